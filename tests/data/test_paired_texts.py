@@ -50,15 +50,59 @@ def refusal(path: Path, key: str = "file", **keys: Any) -> str:
 @pytest.mark.parametrize(
     ("names", "found"),
     [
-        (["train.en", "train.it", "train.de", "en.py"], {"train": ("train.en", "train.it")}),
-        (["en/a.txt", "it/a.txt", "it/b.txt"], {"a.txt": ("en/a.txt", "it/a.txt")}),
-        (["text-EN.txt.gz", "text-it.txt.gz"], {"text.txt.gz": ("text-EN.txt.gz", "text-it.txt.gz")}),
-        (["a.en", "a.it", "__MACOSX/._a.en", "__MACOSX/._a.it", "._a.en", "._a.it"], {"a": ("a.en", "a.it")}),
-        (["a_en", "a_it", "open.it", "opit.en"], {"a": ("a_en", "a_it")}),
+        (["train.en", "train.it", "train.de", "en.py"], {"train": [("train.en", "train.it")]}),
+        (["en/a.txt", "it/a.txt", "it/b.txt"], {"a.txt": [("en/a.txt", "it/a.txt")]}),
+        (["text-EN.txt.gz", "text-it.txt.gz"], {"text.txt.gz": [("text-EN.txt.gz", "text-it.txt.gz")]}),
+        (["a.en", "a.it", "__MACOSX/._a.en", "__MACOSX/._a.it", "._a.en", "._a.it"], {"a": [("a.en", "a.it")]}),
+        (["a_en", "a_it", "open.it", "opit.en"], {"a": [("a_en", "a_it")]}),
+        (["a.en", "a.IT", "en/b", "IT/b"], {"a": [("a.en", "a.IT")], "b": [("en/b", "IT/b")]}),
+        (["a.en", "a.EN", "a.IT", "a.it"], {"a": [("a.en", "a.it")]}),
+        (
+            ["en/a", "it/a", "a.en", "a.it", "c.en", "c.it"],
+            {"a": [("a.en", "a.it"), ("en/a", "it/a")], "c": [("c.en", "c.it")]},
+        ),
     ],
 )
-def test_texts_are_paired_by_their_names(names: list[str], found: dict[str, tuple[str, str]]) -> None:
+def test_texts_are_paired_by_their_names(names: list[str], found: dict[str, list[tuple[str, str]]]) -> None:
     assert text_pairs(names, ("en", "it")) == found
+    assert list(text_pairs(names, ("en", "it"))) == list(found)
+
+
+def test_texts_with_one_stem_are_all_read(tmp_path: Path) -> None:
+    texts = {name: f"{name}\n" for name in ("en/a", "it/a", "a.en", "a.it", "b.en", "b.it")}
+    packed(tmp_path / "a.zip", texts)
+    for name, text in texts.items():
+        (tmp_path / "folder" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "folder" / name).write_text(text)
+    for source in ({"file": "a.zip"}, {"folder": "folder"}):
+        assert pairs_of(tmp_path, source) == [("a.en", "a.it"), ("en/a", "it/a"), ("b.en", "b.it")]
+        assert pairs_of(tmp_path, source | {"stem": "a"}) == [("a.en", "a.it"), ("en/a", "it/a")]
+
+
+def test_a_folder_is_read_at_any_depth(tmp_path: Path) -> None:
+    for name in ("en/x/y/a", "it/x/y/a"):
+        (tmp_path / "texts" / name).parent.mkdir(parents=True)
+        (tmp_path / "texts" / name).write_text(f"{name}\n")
+    (tmp_path / "links").mkdir()
+    for code in ("en", "it"):
+        (tmp_path / "links" / code).symlink_to(tmp_path / "texts" / code / "x" / "y")
+    assert pairs_of(tmp_path, {"folder": "texts"}) == [("en/x/y/a", "it/x/y/a")]
+    assert pairs_of(tmp_path, {"folder": "links"}) == [("en/x/y/a", "it/x/y/a")]
+
+
+def test_a_folder_of_too_many_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mt.text.archives._MAX_FILES", 2)
+    for name in ("a.en", "a.it", "notes"):
+        (tmp_path / name).write_text("a\n")
+    assert refusal(tmp_path, "folder") == ": holds more than 2 files"
+
+
+def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("en\tit\na\tb\n")
+    assert refusal(tmp_path / "a.tsv", "folder") == ": neither a folder nor an archive of texts"
+    with pytest.raises(InputError) as caught:
+        pairs_of(tmp_path, {"folder": "."})
+    assert caught.value.hint == "it holds a.tsv"  # source_column is a key of archives only
 
 
 @pytest.mark.parametrize("name", ["a.zip", "a.tar.gz", "a.TGZ"])

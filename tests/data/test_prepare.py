@@ -17,6 +17,7 @@ from mt.data.cleaning import cleaning_table
 from mt.data.corpus import Pair
 from mt.data.prepare import HELD_OUT, drop_missing_sources, input_digests, prepare_text, warn_of_shared_text
 from mt.errors import InputError
+from mt.extras.doctor.bitexts import bitexts_of
 from mt.storage.manifest import sha256, verify
 
 GOOD = [("one", "uno"), ("two", "due"), ("three", "tre")]
@@ -319,6 +320,15 @@ def test_a_missing_input_names_the_file_and_the_root(tmp_path: Path) -> None:
     (tmp_path / "folder.tsv").mkdir()
     with pytest.raises(InputError, match="is a folder"):
         input_digests(make_data_config(tmp_path, {"file": "folder.tsv"}))
+
+
+def test_a_pipe_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "train", GOOD)
+    (tmp_path / "pipe.it").symlink_to("/dev/null")  # as a pipe no regular file, but reading it ends
+    data = make_data_config(tmp_path, {"source": "train.en", "target": "pipe.it"})
+    for reader in (input_digests, bitexts_of):
+        with pytest.raises(InputError, match="a pipe, not a file"):
+            reader(data)
 
 
 def test_synthetic_pairs_are_never_held_out_and_dropped_beside_held_out_ones(tmp_path: Path) -> None:

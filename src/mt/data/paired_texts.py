@@ -3,41 +3,56 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from mt.errors import InputError
-from mt.text.archives import file_names, member_lines
+from mt.text.archives import ARCHIVES, file_names, member_lines, refuse_too_many
 from mt.text.lines import IssueHandler, decode_lines, explain_read_errors, pair_lines, raise_issue, read_lines
 
 
-def text_pairs(names: Iterable[str], languages: tuple[str, str]) -> dict[str, tuple[str, str]]:
-    """Return the source and the target text of each stem, such as train of train.en and train.de.
+def text_pairs(names: Iterable[str], languages: tuple[str, str]) -> dict[str, list[tuple[str, str]]]:
+    """Return the source and target texts of each stem, such as train of train.en and train.de.
+
+    Codes are matched in any case. Several pairs may have one stem: a.en and a.de, en/a and de/a.
 
     >>> text_pairs(["README", "Books.en-it.it", "Books.en-it.en", "Books.en-it.xml"], ("en", "it"))
-    {'Books.en-it': ('Books.en-it.en', 'Books.en-it.it')}
+    {'Books.en-it': [('Books.en-it.en', 'Books.en-it.it')]}
     """
     there = {name for name in names if not name.rpartition("/")[2].startswith("._")}  # what macOS adds to archives
-    found = {}
-    code = re.compile(rf"(?<![^._/-]){re.escape(languages[0])}(?![^._/-])", re.IGNORECASE)
+    targets = {place: name for name in sorted(there) for place in _places(name, languages[1])}
+    found: dict[str, dict[str, str]] = {}  # the source of each target, by stem
     for name in sorted(there):
-        for place in list(code.finditer(name))[::-1]:
-            before, after = name[: place.start()], name[place.end() :]
-            if before + languages[1] + after in there:
-                stem = re.sub("[._/-]+([._/-])", r"\1", before + after).strip("._/-")
-                found[stem] = name, before + languages[1] + after
-                break
-    return found
+        places = _places(name, languages[0])
+        exact = [(place, languages[1].join(place)) for place in places if languages[1].join(place) in there]
+        others = [(place, targets[place]) for place in places if targets.get(place, name) != name]
+        for (before, after), target in [*exact, *others][:1]:
+            stem = re.sub("[._/-]+([._/-])", r"\1", before + after).strip("._/-")
+            found.setdefault(stem, {})[target] = name
+    return {stem: [(source, target) for target, source in pairs.items()] for stem, pairs in found.items()}
+
+
+def _places(name: str, code: str) -> list[tuple[str, str]]:
+    """Return what is before and after each occurrence of a language's code in a name, the last one first."""
+    matches = re.finditer(rf"(?<![^._/-]){re.escape(code)}(?![^._/-])", name, re.IGNORECASE)
+    return [(name[: match.start()], name[match.end() :]) for match in matches][::-1]
 
 
 def names_in(path: Path) -> list[str]:
-    """Return the names of the files in an archive, or in a folder and the folders in it.
+    """Return the names of the files in an archive, or in a folder and all folders in it.
 
-    Raises InputError if it is missing, damaged or unsafe.
+    Raises InputError if it is missing, damaged, unsafe or neither of these.
     """
     if not path.is_dir():
+        if path.exists() and not path.name.lower().endswith(ARCHIVES):
+            raise InputError(f"{path}: neither a folder nor an archive of texts", "name a table with `file`")
         return file_names(path)
+    names = set()
     with explain_read_errors(path):
-        return sorted(p.relative_to(path).as_posix() for level in ("*", "*/*") for p in path.glob(level) if p.is_file())
+        for each in chain(path.glob("*/*"), path.rglob("*")):  # rglob alone does not follow symbolic links
+            names |= {each.relative_to(path).as_posix()} if each.is_file() else set()
+            refuse_too_many(len(names), path)
+    return sorted(names)
 
 
 def chosen_pairs(path: Path, languages: tuple[str, str], stem: str | None = None) -> list[tuple[str, str]]:
@@ -50,9 +65,11 @@ def chosen_pairs(path: Path, languages: tuple[str, str], stem: str | None = None
         raise InputError(f"{path}: no texts with the stem {stem!r}, only {', '.join(pairs)[:300]}", "name one of these")
     if not pairs:
         message = f"{path}: no two texts whose names differ in {languages[0]} and {languages[1]}"
-        there = f"it holds {', '.join(names[:10])}" if names else "it is empty"
-        raise InputError(message, f"{there}; source_column and target_column name other codes of an archive")
-    return list(pairs.values()) if stem is None else [pairs[stem]]
+        hint = f"it holds {', '.join(names[:10])}" if names else "it is empty"
+        if not path.is_dir():
+            hint += "; source_column and target_column name other codes of an archive"
+        raise InputError(message, hint)
+    return list(chain.from_iterable(pairs.values())) if stem is None else pairs[stem]
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from mt.storage import atomic
 from mt.storage.manifest import sha256
 from mt.storage.run_dir import COUNTS
 from mt.text.languages import BACK_TRANSLATION_TAG
-from mt.text.lines import explain_read_errors, nfc
+from mt.text.lines import explain_read_errors, nfc, refuse_pipe
 
 SPLITS = ("train", "valid", "test")
 HELD_OUT = "held out for validation or test"
@@ -224,7 +224,7 @@ def _texts(source: TextFolder, data: DataConfig) -> list[str]:
 
 
 def _file_digest(data: DataConfig, name: str) -> str:
-    path = Path(data.root) / name
+    refuse_pipe(path := Path(data.root) / name)
     hint = "" if Path(name).is_absolute() else f"the path is relative to data.root, which is '{data.root}'"
     with explain_read_errors(path, hint):
         return sha256(path)

@@ -42,6 +42,12 @@ def refuse_unsafe_zip(archive: zipfile.ZipFile, place: str, max_bytes: int | Non
         raise _bomb(place)
 
 
+def refuse_too_many(files: int, path: Path) -> None:
+    """Raise InputError for a folder or an archive of too many files."""
+    if files > _MAX_FILES:
+        raise InputError(f"{path}: holds more than {_MAX_FILES:,} files", "put the texts alone into it")
+
+
 def file_names(path: Path) -> list[str]:
     """Return the names of the files in an archive.
 
@@ -55,8 +61,7 @@ def file_names(path: Path) -> list[str]:
         for member in archive:
             names += [member.name] if member.isfile() else []
             archive.members = []  # type: ignore[attr-defined]  # the library keeps them all
-            if len(names) > _MAX_FILES:
-                raise InputError(f"{path}: holds more than {_MAX_FILES:,} files", "pack the texts alone")
+            refuse_too_many(len(names), path)
         while archive.fileobj and archive.fileobj.read(_MAX_HEADER):  # the checksum is behind the end
             pass
         return names

@@ -18,7 +18,7 @@ from mt.extras.doctor.misalignment import SEGMENT, Block, unpaired_lines
 from mt.extras.doctor.repair import repaired
 from mt.extras.doctor.scripts import scripts_of
 from mt.text.compressed import open_bytes
-from mt.text.lines import IssueHandler, TextIssue
+from mt.text.lines import IssueHandler, TextIssue, refuse_pipe
 
 SPLITS = ("test", "valid", "train")  # in reading order: held-out text before the training text it must not be in
 
@@ -113,15 +113,18 @@ class Bitext:
 def bitexts_of(data: DataConfig, repair: bool = False) -> list[Bitext]:
     """Return all sources of a configuration, those of the training text to be repaired or not.
 
-    A split taken from the training text has none.
+    A split taken from the training text has none. Raises InputError for a pipe.
     """
     sources = ((split, getattr(data, split)) for split in SPLITS)
     own = ((split, each) for split, each in sources if isinstance(each, tuple))
-    return [
+    bitexts = [
         Bitext(split, number, source, data, repair and split == "train")
         for split, each in own
         for number, source in enumerate(each, 1)
     ]
+    for name in chain.from_iterable(bitext.files for bitext in bitexts):
+        refuse_pipe(Path(name))
+    return bitexts
 
 
 def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[RawPair]:
