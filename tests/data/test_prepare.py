@@ -179,6 +179,19 @@ def test_frequent_sentences_do_not_fill_a_held_out_set(tmp_path: Path, seed: int
     assert [len(split(folder, name)) for name in ("valid", "test")] == [4, 4]
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_reverse_of_a_test_pair_is_no_validation_pair(tmp_path: Path, seed: int) -> None:
+    write_pairs(tmp_path, "train", corpus(200))
+    source = {"source": "train.en", "target": "train.it", "source_lang": "en", "target_lang": "it", "both_ways": True}
+    languages = {"source_lang": ["en", "it"], "target_lang": ["en", "it"]}
+    folder = prepare(tmp_path, source, seed, **languages, **HOLD_OUT)
+    valid, test = split(folder, "valid"), split(folder, "test")
+    assert (len(valid), len(test)) == (20, 30)
+    assert not set(valid) & {(tgt, src) for src, tgt in test}
+    held_out = {text for pair in valid + test for text in pair}
+    assert not held_out & {text for pair in split(folder, "train") for text in pair}
+
+
 def test_empty_pairs_are_not_held_out(tmp_path: Path) -> None:
     pairs = corpus(100)
     empty = [*((source, "") for source, _ in pairs), *((f"alone {i}", "") for i in range(100)), ("", "x")]

@@ -188,6 +188,18 @@ def test_the_same_text_in_another_place_is_accepted(project: Path) -> None:
     assert "data.train.source: the content" in refusal(project, f"data.root={project / 'there'}")
 
 
+@pytest.mark.parametrize("others", ["", ", {source: other.en, target: other.it}"])
+def test_the_same_folder_in_another_place_is_accepted(project: Path, others: str, notices: list[str]) -> None:
+    here, there, beside = (f"data.train=[{{folder: {place}}}{others}]" for place in (".", "../there", "../beside"))
+    start(project, here)
+    checkpoint(RunDir(project / "run"), 100, inputs=input_digests(configure(project, here).data))
+    start(project, there)
+    assert [line.partition(" is now")[0] for line in notices] == [f"data.train{'.0' * bool(others)}.folder"]
+    (project / "beside").mkdir()
+    write_pairs(project / "beside", "train", [("changed", "cambiato")])
+    assert f"data.train{'.0' * bool(others)}.folder is now '../beside'" in refusal(project, beside)
+
+
 def test_without_checkpoints_anything_goes(project: Path) -> None:
     start(project)
     start(project, "seed=2", "model.d_model=64", "tokenizer.vocab_size=500")

@@ -1,7 +1,7 @@
 """Validation and test pairs that are split off the training text."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice
 from math import ceil
@@ -26,7 +26,7 @@ class Split:
     pairs with a held-out source leave the training text; the first one in each direction is evaluated on. Synthetic
     pairs are never evaluated on, and leave the training text if either side is held out: back-translation has human
     sentences as targets. So do all pairs where there are several source languages: a sentence may be a source in one
-    direction and a target in another.
+    direction and a target in another. For the same reason, no pair is validated on whose reverse is tested on.
     """
 
     def __init__(self, data: DataConfig, seed: int) -> None:
@@ -42,14 +42,20 @@ class Split:
         # So many show that the text has enough sentences; where it has fewer, their number is exact.
         smallest = _smallest(hashes, ceil(max(sizes.values()) / MAX_HELD_OUT) + 1)
         limit = max(1, int(len(smallest) * MAX_HELD_OUT))
-        candidates = iter(smallest.tolist())
+        candidates: list[int] = smallest.tolist()
+        translations = self._translations(data, candidates) if self._both_sides else {}
+        linked: set[int] = set()  # sentences that are translations of those of an earlier split, or translated by them
+        unused = iter(candidates)
         for split, number in sizes.items():
             if number > limit:
                 log.warning("data.%s: from_train lowered from %d to %d, a tenth of the text", split, number, limit)
-            self._split_of_hash.update(dict.fromkeys(islice(candidates, min(number, limit)), split))
-        if self._both_sides or any(map(is_synthetic, data.train)):
-            pairs = ((self._hash(src), tgt) for src, tgt in _human_pairs(data) if src and tgt)
-            self._held_out_targets = {self._hash(tgt) for key, tgt in pairs if key in self._split_of_hash}
+            chosen = list(islice((key for key in unused if key not in linked), min(number, limit)))
+            self._split_of_hash.update(dict.fromkeys(chosen, split))
+            linked |= {key for key, targets in translations.items() if not targets.isdisjoint(chosen)}
+            linked |= {target for key in chosen for target in translations.get(key, ())}
+        if not self._both_sides and any(map(is_synthetic, data.train)):
+            translations = self._translations(data, self._split_of_hash)
+        self._held_out_targets = {target for key in self._split_of_hash for target in translations.get(key, ())}
         if self._both_sides:
             self._held_out_targets |= self._split_of_hash.keys()
 
@@ -59,6 +65,14 @@ class Split:
 
     def _hash(self, sentence: str) -> int:
         return int.from_bytes(blake2b(f"{self._seed}\n{nfc(sentence)}".encode(), digest_size=8).digest(), "little")
+
+    def _translations(self, data: DataConfig, keys: Iterable[int]) -> dict[int, set[int]]:
+        """Return the hashes of the targets of each of these source sentences."""
+        targets: dict[int, set[int]] = {key: set() for key in keys}
+        for src, tgt in _human_pairs(data):
+            if src and tgt and (key := self._hash(src)) in targets:
+                targets[key].add(self._hash(tgt))
+        return targets
 
     def holds_out(self, src: str, tgt: str, synthetic: bool = False) -> bool:
         """Return True if a pair must leave the training text."""

@@ -51,6 +51,7 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any] | No
     before = recorded_inputs(run_dir)
     now = before if digests is None else digests
     same = {key for key in before if now.get(key) == before[key]}
+    same |= {f"{key}.folder" for key in same}  # of a folder's texts, whose digests its source has
     frozen = [
         change
         for key, change in changes.items()

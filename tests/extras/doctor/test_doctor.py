@@ -526,6 +526,15 @@ def test_back_translations_that_could_be_held_out_are_an_error(tmp_path: Path) -
     assert not check_corpus(make_config(tmp_path, [own, {**source, "synthetic": True}], **held), tmp_path, 3).refused
 
 
+def test_a_single_back_translation_is_found_beside_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mt.extras.doctor.check.MAX_SAMPLE", 100)  # every other pair, so not the second
+    (src, tgt), *others = clean_text()["train"][:150]
+    source = write_pairs(tmp_path, "train", [others[0], (f"<BT> {src}", tgt), *others[1:]])
+    held = {"valid": {"from_train": 10}, "test": None}
+    report = check_corpus(make_config(tmp_path, source, **held), tmp_path, 3)
+    assert notes(report, "back-translated") == [f"{tmp_path / 'train.en'}:2: data.train"]
+
+
 def test_the_documentation_lists_the_rules() -> None:
     page = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
     listed = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| ([a-z, ]*?) ?\|", page, re.MULTILINE)

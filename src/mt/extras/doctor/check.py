@@ -27,7 +27,6 @@ from mt.extras.doctor.statistics import (
     write_tokenizers,
 )
 from mt.extras.planning.corpus_sample import MAX_SAMPLE
-from mt.text.languages import BACK_TRANSLATION_TAG
 
 
 @dataclass(frozen=True)
@@ -150,11 +149,9 @@ def _check_back_translations(config: Config, statistics: Sequence[BitextStatisti
     if not any(isinstance(sources, FromTrain) for sources in (config.data.valid, config.data.test)):
         return
     for one in statistics:
-        if one.bitext.split == "train" and not is_synthetic(one.bitext.source):
-            lines = [line for line, (src, _) in one.sample if src.startswith(f"{BACK_TRANSLATION_TAG} ")]
-            if lines:
-                note = f"{one.bitext.files[0]}:{lines[0]}: data.train"
-                findings.add("back-translated", Example("train", (), note), len(lines))
+        if one.back_translated and one.bitext.split == "train" and not is_synthetic(one.bitext.source):
+            note = f"{one.bitext.files[0]}:{one.first_back_translated}: data.train"
+            findings.add("back-translated", Example("train", (), note), one.back_translated)
 
 
 def _collect(findings: Findings) -> list[Finding]:

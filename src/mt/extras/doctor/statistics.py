@@ -23,6 +23,7 @@ from mt.extras.doctor.templates import frequent_words
 from mt.extras.planning.corpus_sample import EvenSample
 from mt.storage import atomic
 from mt.storage.run_dir import RunDir
+from mt.text.languages import BACK_TRANSLATION_TAG
 from mt.text.lines import nfc
 
 _ENOUGH_SOURCES = 3  # more than can be split off a tiny text for validation and test
@@ -42,6 +43,8 @@ class BitextStatistics:
     pairs: int = 0  # readable ones
     sample: list[tuple[int, Pair]] = field(default_factory=list)  # (line, pair as training reads it)
     sources: set[str] = field(default_factory=set)  # up to three distinct ones of pairs that cleaning keeps
+    back_translated: int = 0  # pairs with the tag of back-translations
+    first_back_translated: int = 0  # its line
 
 
 def collect_statistics(bitext: Bitext, findings: Findings, max_sample: int) -> BitextStatistics:
@@ -52,6 +55,9 @@ def collect_statistics(bitext: Bitext, findings: Findings, max_sample: int) -> B
         if not raw.error:
             if sample.takes(statistics.pairs) and max(len(raw.source), len(raw.target)) <= _MAX_SAMPLED:
                 sample.add((raw.line, raw.cleaned()))
+            if BACK_TRANSLATION_TAG in raw.source and raw.cleaned()[0].startswith(f"{BACK_TRANSLATION_TAG} "):
+                statistics.back_translated += 1
+                statistics.first_back_translated = statistics.first_back_translated or raw.line
             if len(statistics.sources) < _ENOUGH_SOURCES:
                 src, tgt = raw.cleaned()
                 if reason_to_drop(src, tgt, bitext.data.max_ratio) is None:
