@@ -87,6 +87,9 @@ def test_each_kind_of_change() -> None:
     marks = {changed("punctuation", pair, seed) for seed in range(40)}
     assert marks == {(pair[0][:-1], pair[1][:-1]), (f"{pair[0]}.", pair[1]), (f"{pair[0]}..", pair[1])}
     assert changed("punctuation", ("No mark", "Nessuno.")) == ("No mark", "Nessuno.")
+    several = 'Really?!"', "Davvero ..."
+    marks = {changed("punctuation", several, seed) for seed in range(40)}
+    assert marks == {('Really"', "Davvero"), ('Really?!!"', several[1]), ('Really?!!!"', several[1])}
     noise = {changed("noise", pair, seed) for seed in range(40)}
     assert len(noise) > 35
     assert all(source == target and not {"dogs", "cani"} & set(source.split()) for source, target in noise)
@@ -108,6 +111,11 @@ def test_pairs_of_which_one_is_back_translated_are_not_merged() -> None:
         assert augment("merge", own, other, random.Random(0), EN_IT) == own
     joined = ("<BT> Two dogs. Two dogs.", "Due cani. Due cani.")
     assert augment("merge", pairs[0], pairs[0], random.Random(0), EN_IT) == joined
+
+
+def test_final_marks_are_found_in_linear_time() -> None:
+    text = "." * 100_000 + "x"
+    assert changed("punctuation", (text, text)) == (text, text)
 
 
 def test_typos_are_single_slips_within_words() -> None:

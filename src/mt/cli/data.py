@@ -39,6 +39,11 @@ def _shares(context: click.Context, parameter: click.Parameter, words: tuple[str
     return shares or None
 
 
+def _named(config: Path, overrides: tuple[str, ...]) -> str:
+    """Return the words of a command that name a configuration and its overrides."""
+    return shlex.join([str(config), *(word for override in overrides for word in ("--set", override))])
+
+
 @click.group()
 def data() -> None:
     """Examine and clean the corpora that a configuration names."""
@@ -87,7 +92,7 @@ def check(
     refuse_inputs([html], [config, *(path for bitext in bitexts_of(settings.data) for path in bitext.inputs())])
     judged = None if scores is None else load_scores(scores)
     report = check_corpus(settings, runs, examples, scores=judged)
-    named = shlex.join([str(config), *(word for override in overrides for word in ("--set", override))])
+    named = _named(config, overrides)
     if html is not None:
         from mt.extras.doctor.html_report import html_report
 
@@ -173,8 +178,9 @@ def clean(
     if cleaned.repaired:
         print_result("repaired: " + ", ".join(f"{name} {count:,}" for name, count in cleaned.repaired.items()))
     print_result(f"\nuse it with\n{cleaned.snippet(settings.data.root)}")
-    train = f"mt train --config {shlex.quote(str(config))}"
-    log.info("next: put these sources into %s as data.train, and %s", config, train)
+    log.info(
+        "next: put these sources into %s as data.train, and mt train --config %s", config, _named(config, overrides)
+    )
 
 
 @data.command()
@@ -221,7 +227,7 @@ def score(
     scores = load_scores(output)
     atomic.write_text(output / "scores.html", scores_page(scores.values, scores.sources, scores.threshold))
     print_result(score_table(summary))
-    log.info("next: mt data clean %s --scores %s --output cleaned", config, output)
+    log.info("next: mt data clean %s --scores %s --output cleaned", _named(config, overrides), shlex.quote(str(output)))
 
 
 @data.command()

@@ -17,7 +17,8 @@ SPANS = ("url", "emoji", "number", "code")
 
 _TYPO_SHARE = 0.15  # of the words of a sentence
 _WORD = re.compile(r"\W*[^\W\d_]{4,}\W*")
-_FINAL = re.compile(r"\s*([.!?…。！？।؟])[\"'»”’)]*\s*$")
+_MARKS = "[.!?…。！？।؟]"
+_FINAL = re.compile(rf"\s*(?<!{_MARKS})({_MARKS}+)[\"'»”’)]*\s*$")  # a run, tried from its start only
 # Ranges without unassigned code points and without modifiers.
 _EMOJI = (range(0x1F300, 0x1F3FB), range(0x1F400, 0x1F650), range(0x1F680, 0x1F6C6), range(0x1F910, 0x1F93B))
 _SYMBOLS = ("---", "***", "===", "...", "|", "#", ">>", "+", "~", "/", "::", "•", "_____")
@@ -60,7 +61,7 @@ def _misspelt(word: str, rng: random.Random) -> str:
 
 
 def without_final_punctuation(pair: Pair) -> Pair:
-    """Leave out the last punctuation mark of both sides; a pair with a side that has none stays as it is."""
+    """Leave out the final punctuation marks of both sides; a pair with a side that has none stays as it is."""
     ends = [_FINAL.search(text) for text in pair]
     if not all(ends):
         return pair
@@ -71,7 +72,7 @@ def without_final_punctuation(pair: Pair) -> Pair:
 def doubled_punctuation(text: str, rng: random.Random) -> str:
     """Repeat the last punctuation mark once or twice."""
     end = _FINAL.search(text)
-    return f"{text[: end.end(1)]}{end[1] * rng.randint(1, 2)}{text[end.end(1) :]}" if end else text
+    return f"{text[: end.end(1)]}{end[1][-1] * rng.randint(1, 2)}{text[end.end(1) :]}" if end else text
 
 
 def merge(pair: Pair, following: Pair, languages: Languages) -> Pair:

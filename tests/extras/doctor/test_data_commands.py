@@ -271,6 +271,11 @@ def test_a_closed_pipe_does_not_change_the_exit_code(project: Path) -> None:
     assert process.wait(60) == 2
 
 
+def test_the_next_command_has_the_same_overrides(project: Path) -> None:
+    override = "data.test={source: valid.en, target: valid.it}"
+    assert f"mt train --config mine.yaml --set '{override}'" in clean(project, "out", "--set", override)
+
+
 def test_text_that_cannot_be_cleaned_is_refused(project: Path) -> None:
     write_lines(project / "valid.it", ["undici"])
     clean(project, "out")

@@ -136,6 +136,13 @@ def test_unusable_pairs_have_no_score(judges: list[object], tmp_path: Path) -> N
     assert "nan" not in {row["score"] for row in rows[2:]}
 
 
+def test_the_next_command_has_the_same_overrides(judges: list[object], tmp_path: Path) -> None:
+    corpus(tmp_path, 40, 0)
+    words = ("--output", "my scores", "--set", "data.max_ratio=40")
+    messages = mt("data", "score", "judged.yaml", *words, *judges, cwd=tmp_path).stderr
+    assert "next: mt data clean judged.yaml --set data.max_ratio=40 --scores 'my scores' --output cleaned" in messages
+
+
 def test_embeddings_need_their_package(tmp_path: Path) -> None:
     corpus(tmp_path, 20, 0)
     with pytest.raises(InputError, match=r"sentence-transformers|no such folder"):
