@@ -207,6 +207,21 @@ def test_a_missing_column_lists_the_existing_ones(tmp_path: Path, name: str) -> 
         assert message == f"{tmp_path / name}{line}: no column '{missing}', only src, dst"
 
 
+def test_a_table_with_another_delimiter_names_the_key(tmp_path: Path) -> None:
+    write_lines(tmp_path / "t.csv", ["en;it", "a;b"])
+    with pytest.raises(InputError, match="no column 'en', only en;it") as caught:
+        pairs_of(tmp_path, {"file": "t.csv"})
+    assert caught.value.hint == "set `delimiter: ;`"
+    assert pairs_of(tmp_path, {"file": "t.csv", "delimiter": ";"}) == [("a", "b")]
+
+
+def test_a_null_translation_in_a_parquet_file_is_named(tmp_path: Path) -> None:
+    rows = [{"translation": {"en": "a", "it": "b"}}, {"translation": None}]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "t.parquet")
+    message = f"{tmp_path / 't.parquet'}: row 2: 'translation' is null"
+    assert refusal(tmp_path, {"file": "t.parquet"}) == message
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -215,6 +230,7 @@ def test_a_missing_column_lists_the_existing_ones(tmp_path: Path, name: str) -> 
         (['{"en": "a", "it": {"x": "b"}}'], "1: column 'it' is not text but {'x': 'b'}"),
         (['{"en": "\\ud800", "it": "b"}'], "1: column 'en' contains half of a surrogate pair"),
         (['{"translation": {"en": "a", "de": "b"}}'], "1: no column 'it', only en, de"),
+        (['{"translation": {"en": "a", "it": "b"}}', '{"translation": null}'], "2: 'translation' is null"),
         (['["a", "b"]'], '1: not a JSON object but ["a", "b"]'),
     ],
 )
@@ -231,7 +247,8 @@ def test_a_json_row_without_two_sentences_is_named(tmp_path: Path, rows: list[st
         ("t.tsv.gz", gzip.compress(b"en\tit\na\tb\n" * 500, mtime=0)[:-9], ": damaged"),
         ("t.tsv.gz", b"en\tit\na\tb\n", ": damaged"),
         ("t.csv", b'en,it\n"a,b\n', ":2: not valid CSV"),
-        ("t.csv", b"en,it\na\rb,c\n", ":2: not valid CSV"),
+        ("t.csv", b"en,it\na\rb,c\n", ":2: a carriage return that ends no line"),
+        ("t.csv", b"en,it\ra,b\r", ":1: a carriage return that ends no line"),
         ("t.csv", b'en,it\na,b\nc,"d\ne,f\ng,h\n', ":3: not valid CSV"),  # where the quote opens
         ("t.csv", b'en,it\na,b\n"c\nd",e,f\ng,h\n', ":3: 3 cells"),
         ("t.parquet", b"PAR1 is not enough PAR1", ": cannot be read as Parquet"),

@@ -181,6 +181,11 @@ def test_damage_inside_a_zip_is_found(tmp_path: Path, method: int) -> None:
     assert refusal(path, stem="a").startswith(": damaged")
 
 
+def test_texts_compressed_within_an_archive_are_refused(tmp_path: Path) -> None:
+    path = packed(tmp_path / "a.zip", {"a.en.gz": "a\n", "a.it.gz": "b\n"})
+    assert refusal(path) == "/a.en.gz: compressed within an archive"
+
+
 def test_bombs_and_passwords(tmp_path: Path) -> None:
     bomb = ": unpacks to more than 200 times its size, which no text does"
     assert refusal(packed(tmp_path / "a.zip", TEXTS | {"x": "\0" * 60_000_000})) == bomb

@@ -157,7 +157,9 @@ def _select_columns(
         nested = row.get("translation")
         cells = nested if isinstance(nested, dict) and not source.source_column else row
         if problem := next(filter(None, (_cell_problem(cells, column) for column in columns)), ""):
-            hint = "" if all(column in cells for column in columns) else COLUMNS_HINT
+            hint = COLUMNS_HINT if problem.startswith("no column") else ""
+            if hint and len(cells) == 1 and ";" in next(iter(cells)):
+                hint = "set `delimiter: ;`"
             on_issue(TextIssue("row", name, line, f"{name}{unit}{line}: {problem}", hint))
         else:
             yield line, cells[columns[0]] or "", cells[columns[1]] or ""
@@ -166,6 +168,8 @@ def _select_columns(
 def _cell_problem(cells: dict[str, Any], column: str) -> str:
     """Explain why a cell is not a sentence; empty if it is one."""
     if column not in cells:
+        if cells.get("translation", "") is None:
+            return "'translation' is null"
         return no_column(column, cells)
     if not isinstance(cells[column], str | None):
         return f"column '{column}' is not text but {cells[column]!r:.60}"

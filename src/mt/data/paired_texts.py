@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mt.errors import InputError
 from mt.text.archives import ARCHIVES, file_names, member_lines, refuse_too_many
+from mt.text.compressed import COMPRESSED
 from mt.text.lines import IssueHandler, decode_lines, explain_read_errors, pair_lines, raise_issue, read_lines
 
 
@@ -86,6 +87,8 @@ class LineText:
         """Yield its lines; each call reads it again."""
         if self.member is None:
             return read_lines(self.path, on_issue)
+        if Path(self.member).suffix.lower() in COMPRESSED:
+            raise InputError(f"{self}: compressed within an archive", "pack the texts uncompressed")
         return decode_lines(member_lines(self.path, self.member), str(self), on_issue=on_issue)
 
 

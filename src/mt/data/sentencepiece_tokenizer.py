@@ -264,7 +264,8 @@ def _load(model: bytes, name: object = "tokenizer") -> tuple[Any, list[str]]:
         processor.LoadFromSerializedProto(model)
         return processor, processor.id_to_piece(list(range(processor.get_piece_size())))
     except (RuntimeError, TypeError, ValueError) as error:
-        raise InputError(f"{name}: not a SentencePiece model: {_reason(error)}") from None
+        reason = _reason(error) or "it cannot be parsed"
+        raise InputError(f"{name}: not a SentencePiece model: {reason}") from None
 
 
 def _reason(error: Exception) -> str:

@@ -95,8 +95,10 @@ def _quoted_cells(path: Path, delimiter: str, on_issue: IssueHandler) -> Iterato
                 yield first_line, cells
             first_line = rows.line_num + 1
     except csv.Error as error:
-        hint = "quoting: false reads quotes as text"
-        raise InputError(f"{path}:{first_line}: not valid CSV: {error}", hint) from None
+        problem, hint = f"not valid CSV: {error}", "quoting: false reads quotes as text"
+        if "new-line character" in str(error):
+            problem, hint = "a carriage return that ends no line", "save the table with line ends of LF or CR LF"
+        raise InputError(f"{path}:{first_line}: {problem}", hint) from None
 
 
 def _jsonl_rows(path: Path, on_issue: IssueHandler) -> Iterator[Row]:

@@ -11,6 +11,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from mt.errors import InputError
+from mt.text.lines import explain_read_errors
 
 
 def load_tokenizer(path: Path, untrained: Tokenizer, specials: Sequence[str]) -> Tokenizer:
@@ -19,11 +20,10 @@ def load_tokenizer(path: Path, untrained: Tokenizer, specials: Sequence[str]) ->
     Its first ids must be `specials`. Raises InputError if the JSON file is missing or is not such a tokenizer.
     """
     try:
-        content = path.read_text(encoding="utf-8")
+        with explain_read_errors(path):
+            content = path.read_text(encoding="utf-8")
         state = json.loads(content)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a tokenizer file: {str(error)[:200]}") from None
     if not isinstance(state, dict):
         raise InputError(f"{path}: not a tokenizer file")
