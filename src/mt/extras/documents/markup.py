@@ -6,14 +6,22 @@ from dataclasses import dataclass
 
 from mt.errors import InputError
 from mt.extras.documents.splicing import Span, Spliced
-from mt.extras.serving.html_lines import INLINE, UNTRANSLATED, VOID, OpenElements, html_lines
+from mt.extras.serving.html_lines import (
+    ATTRIBUTE,
+    INLINE,
+    RAW_ENDS,
+    UNTRANSLATED,
+    VOID,
+    OpenElements,
+    html_lines,
+)
 
 _TOKEN = re.compile(
     r"""<!--.*?-->|<!\[CDATA\[(?P<cdata>.*?)\]\]>|<\?.*?\?>|<!(?:"[^"]*"|'[^']*'|[^'">])*>
     |<(?P<close>/?)(?P<name>[a-zA-Z_][^\s/>]*)(?P<rest>(?:"[^"]*"|'[^']*'|[^'">])*?)(?P<empty>/?)>""",
     re.DOTALL | re.VERBOSE,
 )
-_ATTRIBUTE = re.compile(r"""\s(alt|title|placeholder|aria-label)\s*=\s*"([^"]*)\"""", re.IGNORECASE)
+_TEXT_ATTRIBUTES = frozenset({"alt", "title", "placeholder", "aria-label"})
 # Elements marked as not to be translated; in OpenDocument, by a style of code.
 _MARKED = re.compile(
     r"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*(?:"[^"]*\bnotranslate\b|'[^']*\bnotranslate\b|notranslate\b)"""
@@ -23,7 +31,10 @@ _MARKED = re.compile(
 # Styles and fonts of code in Word
 _CODE_STYLE = r'<w:[pr]Style\b[^>]*w:val="[^"]*(?:Code|Verbatim|Preformatted|Quelltext|Vorformatiert)'
 _CODE = re.compile(rf'{_CODE_STYLE}|<w:rFonts\b[^>]*"(?:Courier|Consolas|[^"]*\bMono)', re.IGNORECASE)
-_RSID = re.compile(r' w:rsid\w*="[^"]*"')
+# Revision and proofing marks, which programs spread over a sentence whose formatting does not change
+_NO_FORMAT = re.compile(
+    r' w:rsid\w*="[^"]*"| (?:err|dirty|smtClean|noProof|lang|altLang)="[^"]*"|</?w:(?:lang|noProof)\b[^>]*>'
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +60,10 @@ class Markup:
 
 
 HTML = Markup(inline=INLINE | {"img", "wbr"}, skipped=UNTRANSLATED)
-_MARKS = frozenset(f"w:{name}" for name in "proofErr bookmarkStart bookmarkEnd lastRenderedPageBreak".split())
+_MARKS = frozenset(
+    "w:proofErr w:bookmarkStart w:bookmarkEnd w:lastRenderedPageBreak "
+    "w:commentRangeStart w:commentRangeEnd w:commentReference".split()
+)
 DOCX = Markup(frozenset({"w:p"}), text=frozenset({"w:t"}), runs="w:r", formats="w:rPr", harmless=_MARKS)
 PPTX = Markup(frozenset({"a:p"}), skipped=frozenset({"a:fld"}), text=frozenset({"a:t"}), runs="a:r", formats="a:rPr")
 ODF = Markup(frozenset({"text:p", "text:h"}), skipped=frozenset({"office:annotation", "text:note-citation"}))
@@ -83,8 +97,10 @@ class _Scanner:
             end = token.end()
             if token["name"]:
                 self._tag(token)
-                if token["name"].lower() in ("script", "style") and not token["close"] + token["empty"]:
-                    end = max(end, source.lower().find(f"</{token['name'].lower()}", end))  # its quotes are no markup
+                raw_end = RAW_ENDS.get(token["name"].lower())
+                if raw_end is not None and not token["close"] + token["empty"]:
+                    closing = raw_end.search(source, end)  # quotes before it are no markup
+                    end = closing.start() if closing else len(source)
         self._text(end, len(source))
         self._end_block(len(source), len(source))
         return self.found
@@ -132,16 +148,19 @@ class _Scanner:
             self.between = True
 
     def _format(self, token: re.Match[str]) -> str:
-        """Return the formatting of a run, without revision marks."""
+        """Return the formatting of a run, without revision and proofing marks; empty if nothing else is in it."""
         end = token.end() if token["empty"] else self.found.source.find(f"</{token['name']}>", token.end())
-        return _RSID.sub("", self.found.source[token.start() : end])
+        formatting = _NO_FORMAT.sub("", self.found.source[token.start() : end])
+        return "" if re.fullmatch(r"<[\w:]+\s*/?>\s*", formatting) else formatting
 
     def _attributes(self, token: re.Match[str]) -> None:
         if not self.skipped and token["rest"]:
-            for found in _ATTRIBUTE.finditer(token["rest"]):
-                start = token.start("rest") + found.start(2)
-                span = Span(start, start + len(found[2]), html.unescape(found[2]))
-                self.found.add([[span]], f"{self.place}:{self._line(start)}")
+            for found in ATTRIBUTE.finditer(token["rest"]):
+                if found[1].lower() in _TEXT_ATTRIBUTES and found[2]:
+                    start, text = token.start("rest") + found.start(2), found[2]
+                    end, is_quoted = start + len(text), text[0] in "\"'"
+                    span = Span(start, end, html.unescape(text[1:-1] if is_quoted else text), '"')
+                    self.found.add([[span]], f"{self.place}:{self._line(start)}")
 
     def _line(self, position: int) -> int:
         start, line = self.counted

@@ -10,11 +10,18 @@ from mt.extras.documents.segments import Segment
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of a document's source with its text; a piece may consist of several."""
+    """A stretch of a document's source with its text; a piece may consist of several.
+
+    Attributes:
+        start, end: where it stands.
+        text: what is translated of it.
+        quote: written around the translation, for a stretch that includes quotation marks or should have them.
+    """
 
     start: int
     end: int
     text: str
+    quote: str = ""
 
 
 @dataclass
@@ -52,8 +59,9 @@ class Spliced:
                 continue
             for old, spans, new in zip(segment.texts, pieces, translated or segment.texts, strict=True):
                 if new != old:  # the text goes into the first span, and the others are emptied
-                    escaped = self.escape(self.source[spans[0].start : spans[0].end], new)
-                    changes += [(span.start, span.end, escaped if span is spans[0] else "") for span in spans]
+                    first = spans[0]
+                    escaped = f"{first.quote}{self.escape(self.source[first.start : first.end], new)}{first.quote}"
+                    changes += [(span.start, span.end, escaped if span is first else "") for span in spans]
         parts, end = [], 0
         for start, stop, new in sorted(self._merged(blocks, changes)):
             parts += [self.source[end:start], new]

@@ -22,10 +22,10 @@ _MARKUP = re.compile(
     re.DOTALL,
 )
 _TAG = re.compile(r"<(/?)([A-Za-z][^\s/>]*)(.*)>", re.DOTALL)
-_ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>][^\s<>]*))?")
+ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>][^\s<>]*))?")
 UNTRANSLATED = frozenset("script style code pre kbd samp var tt svg math template textarea noscript".split())
 # Raw text elements of the HTML standard: only their own end tag is markup.
-_RAW_ENDS = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style", "textarea")}
+RAW_ENDS = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style", "textarea")}
 # Omitted end tags: the elements that the start tag of another one closes.
 _BLOCKS = set(
     "address article aside blockquote details div dl fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
@@ -148,8 +148,8 @@ class _Tokenizer:
             depth = len(untranslated)
             yield self._markup(match[0])
             position = match.end()
-            if len(untranslated) > depth and untranslated[-1] in _RAW_ENDS:
-                end = _RAW_ENDS[untranslated[-1]].search(text, position)
+            if len(untranslated) > depth and untranslated[-1] in RAW_ENDS:
+                end = RAW_ENDS[untranslated[-1]].search(text, position)
                 raw = text[position : end.start() if end else len(text)]
                 yield from self._text(raw)
                 position += len(raw)
@@ -188,7 +188,7 @@ def _attributes(text: str) -> tuple[dict[str, str], bool]:
     """Parse a tag's attributes; the flag is True if it ends with a slash that is not part of an unquoted value."""
     attributes: dict[str, str] = {}
     end = 0
-    for match in _ATTRIBUTE.finditer(text):
+    for match in ATTRIBUTE.finditer(text):
         attributes.setdefault(match[1].lower(), (match[2] or "").strip("\"'"))
         end = match.end()
     return attributes, text.endswith("/", end)

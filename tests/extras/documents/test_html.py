@@ -1,0 +1,45 @@
+"""HTML and Office markup: raw text elements, attributes in any quotes, and marks that do not split a sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from document_helpers import shout, translated
+from mt.extras.documents.markup import DOCX, PPTX, scan
+
+
+@pytest.mark.parametrize("raw", ["<script>if (a<b) x('y)</script>", "<STYLE>'</STYLE >", "<textarea>'<b></textarea>"])
+def test_text_behind_a_raw_element_is_translated(tmp_path: Path, raw: str) -> None:
+    """Also behind İ, whose lower case has two characters."""
+    page = f"<p>İİİİİ one</p>{raw}<p title='a'>two</p><script></script\n><p>three</p>"
+    (tmp_path / "a.html").write_text(page, newline="")
+    expected = page.replace("one", "ONE").replace("two", "TWO").replace("three", "THREE")
+    assert translated(tmp_path / "a.html", shout).decode() == expected.replace("'a'", '"A"')
+
+
+def test_an_attribute_is_translated_whatever_its_quotes(tmp_path: Path) -> None:
+    page = """<img alt='a red "cat"' src='x'><img src=x alt=cat><img alt="dog"/><p data-x="see title='b'">c</p>"""
+    (tmp_path / "a.html").write_text(page)
+    assert translated(tmp_path / "a.html", shout).decode() == (
+        """<img alt="A RED &quot;CAT&quot;" src='x'><img src=x alt="CAT"><img alt="DOG"/>"""
+        """<p data-x="see title='b'">C</p>"""
+    )
+
+
+def test_proofing_marks_and_comments_do_not_split_a_sentence() -> None:
+    runs = (
+        "<w:r><w:t>Some </w:t></w:r>",
+        '<w:r><w:rPr><w:lang w:val="en-GB"/><w:noProof/></w:rPr><w:t>text </w:t></w:r>',
+        '<w:commentRangeStart w:id="1"/><w:r w:rsidR="1"><w:rPr><w:lang w:val="de"></w:lang></w:rPr><w:t>in </w:t></w:r>',
+        '<w:commentRangeEnd w:id="1"/><w:r><w:rPr><w:rStyle w:val="CommentReference"/></w:rPr>',
+        '<w:commentReference w:id="1"/></w:r><w:r><w:t>runs </w:t></w:r>',
+        "<w:r><w:rPr><w:b/></w:rPr><w:t>and </w:t></w:r>",
+        '<w:r><w:rPr><w:b/><w:lang w:val="en-GB"/></w:rPr><w:t>bold</w:t></w:r>',
+    )
+    [word] = scan(f"<w:p>{''.join(runs)}</w:p>", DOCX, "").segments
+    assert word.texts == ("Some text in runs ", "and bold")
+    slide = (
+        '<a:p><a:r><a:rPr lang="en-US" dirty="0"/><a:t>Some </a:t></a:r><a:r><a:rPr lang="en-US" err="1"></a:rPr>'
+        '<a:t>text </a:t></a:r><a:r><a:t>and </a:t></a:r><a:r><a:rPr lang="de" b="1"/><a:t>bold</a:t></a:r></a:p>'
+    )
+    assert scan(slide, PPTX, "").segments[0].texts == ("Some text and ", "bold")
