@@ -179,7 +179,9 @@ class Translator:
             return done
 
         paths, languages = (Path(source), Path(output)), (known or "?", into.target_lang)
-        return translate_document(*paths, translate, format_=format_, columns=columns, languages=languages)
+        chosen: dict[str, Any] = {"format_": format_, "columns": columns, "languages": languages}
+        is_known = source_lang != AUTO or len(self.source_langs) == 1
+        return translate_document(*paths, translate, **chosen, check_source=is_known)
 
     def score(
         self, pairs: Iterable[tuple[str, str]], *, to: str | None = None, source_lang: str | None = None

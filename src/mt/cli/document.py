@@ -10,13 +10,16 @@ from mt.console import log, progress
 from mt.errors import InputError
 
 # Options of `mt translate` that have no meaning for a document.
-_ONLY_LINES = ("alignment", "attention", "by_head", "prefix", "prefix_file")
+_ONLY_LINES = ("n_best", "alignment", "attention", "by_head", "prefix", "prefix_file")
 
 
 def document_kind(path: Path | None, format_: str | None) -> str | None:
     """Return the kind of a document; None for lines of text, and for what `--format text` declares as such."""
-    if path is None or str(path) == "-" or format_ in ("text", "jsonl") or not (path.is_file() or format_):
+    if format_ in ("text", "jsonl") or (not format_ and (path is None or str(path) == "-" or not path.is_file())):
         return None
+    if path is None or str(path) == "-":
+        message = f"--format {format_} is for a document in a file, not for standard input or text arguments"
+        raise InputError(message, "give --input FILE and --output FILE")
     from mt.extras.documents.formats import document_format
 
     return document_format(path, format_)
@@ -43,8 +46,9 @@ def translate_document(path: Path, kind: str, output: Path | None, request: Any,
     if output is None or str(output) == "-":
         hint = "add --output FILE, or translate its lines as they are with --format text"
         raise InputError(f"{path}: a document needs a file to be written to", hint)
+    given = {**options, "n_best": options["n_best"] > 1}
     for name in _ONLY_LINES:
-        if options[name]:
+        if given[name]:
             raise InputError(f"--{name.replace('_', '-')} is for lines of text, not for documents", "leave it out")
     check_output(output, path, options["glossary"], force=options["force"])
     from mt.api.loading import load

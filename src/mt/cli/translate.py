@@ -62,9 +62,9 @@ def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, *
     """
     named = Path(text[0]) if len(text) == 1 and is_file(text[0]) else None
     document = input_ if named is None else named
-    kind = document_kind(document, options["format_"])
     refuse_names(text, named)
-    if kind is not None and document is not None and not (named and input_):
+    kind = document_kind(document, options["format_"])
+    if kind is not None and document is not None and not (text and input_):
         request = search_request(options, options["greedy"])
         translate_document(document, kind, output, request, options)
         return

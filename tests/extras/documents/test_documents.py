@@ -474,6 +474,14 @@ def test_the_command_line(trained: Path, tmp_path: Path) -> None:
     assert "`code`" in output.read_text()
     assert "this file exists" in mt("translate", "--input", source, "--output", output, cwd=trained, code=2).stderr
     assert "a document needs a file" in mt("translate", source, cwd=trained, code=2).stderr
+    for words in ((), ("a",), ("--input", "-")):
+        refused = mt("translate", *words, "--format", "html", "--output", tmp_path / "c", cwd=trained, code=2)
+        assert "--format html is for a document in a file" in refused.stderr
+        assert "give --input FILE and --output FILE" in refused.stderr
+    both = mt("translate", "a", "--input", source, "--output", tmp_path / "c", cwd=trained, code=2)
+    assert "contradict each other" in both.stderr
+    best = mt("translate", source, "--output", tmp_path / "c", "--n-best", "2", cwd=trained, code=2)
+    assert "--n-best is for lines of text, not for documents" in best.stderr
     lines = mt("translate", "--input", source, "--format", "text", cwd=trained).stdout
     assert len(lines.splitlines()) == 3
     wrong = mt("translate", source, "--output", tmp_path / "c", "--alignment", cwd=trained, code=2)

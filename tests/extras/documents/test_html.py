@@ -30,7 +30,7 @@ def test_proofing_marks_and_comments_do_not_split_a_sentence() -> None:
     runs = (
         "<w:r><w:t>Some </w:t></w:r>",
         '<w:r><w:rPr><w:lang w:val="en-GB"/><w:noProof/></w:rPr><w:t>text </w:t></w:r>',
-        '<w:commentRangeStart w:id="1"/><w:r w:rsidR="1"><w:rPr><w:lang w:val="de"></w:lang></w:rPr><w:t>in </w:t></w:r>',
+        '<w:commentRangeStart w:id="1"/><w:r w:rsidR="1"><w:rPr><w:lang w:val="de"/></w:rPr><w:t>in </w:t></w:r>',
         '<w:commentRangeEnd w:id="1"/><w:r><w:rPr><w:rStyle w:val="CommentReference"/></w:rPr>',
         '<w:commentReference w:id="1"/></w:r><w:r><w:t>runs </w:t></w:r>',
         "<w:r><w:rPr><w:b/></w:rPr><w:t>and </w:t></w:r>",

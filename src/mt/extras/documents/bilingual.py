@@ -1,5 +1,6 @@
 """Documents in XML that hold source and translation: XLIFF and TMX."""
 
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -8,9 +9,12 @@ from mt.errors import InputError
 from mt.extras.documents.inline import Marked, is_code, line_of, set_content
 from mt.extras.documents.markup import check_xml
 from mt.extras.documents.segments import Segment
-from mt.text.languages import base_language
+from mt.text.languages import LANGUAGE_NAMES, base_language
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+# Attributes that name the languages of a file
+_LANGUAGES = {"source-language": "source", "srcLang": "source", "srclang": "source"}
+_LANGUAGES |= {"target-language": "target", "trgLang": "target"}
 
 
 @dataclass
@@ -21,7 +25,8 @@ class XmlFile:
     units: list[tuple[Any, Any]]  # the source element, and the element that holds the texts of the translation
 
     @classmethod
-    def read(cls, content: bytes, kind: str, target_lang: str, place: str) -> "XmlFile":
+    def read(cls, content: bytes, kind: str, languages: tuple[str, str], place: str) -> "XmlFile":
+        """Read a file; `InputError` if it is damaged, or declares other languages than the model's."""
         from lxml import etree
 
         check_xml(content, place)
@@ -29,7 +34,9 @@ class XmlFile:
         expected = "tmx" if kind == "tmx" else "xliff"
         if etree.QName(root).localname != expected:
             raise InputError(f"{place}: no {expected.upper()} file", "check its kind")
-        units = _tmx_units(root, target_lang) if kind == "tmx" else _xliff_units(root, target_lang)
+        for side, declared in _declared_languages(root):
+            _require_same_language(declared, languages[side == "target"], f"{place}: its {side} language")
+        units = _tmx_units(root, languages) if kind == "tmx" else _xliff_units(root, languages[1])
         return cls(root, units)
 
     @property
@@ -47,6 +54,9 @@ class XmlFile:
             parent = new.getparent()
             if translated is None:
                 parent.remove(new)
+                while not len(parent):  # of a target whose segments have no translation
+                    empty, parent = parent, parent.getparent()
+                    parent.remove(empty)
                 continue
             if etree.QName(parent).localname == "segment" and parent.get("state", "initial") == "initial":
                 parent.set("state", "translated")
@@ -56,6 +66,21 @@ class XmlFile:
             for node, text in zip(_nodes(new), translated, strict=True):
                 setattr(*node, text)
         return bytes(etree.tostring(self.root.getroottree(), xml_declaration=True, encoding="UTF-8"))
+
+
+def _declared_languages(root: Any) -> Iterator[tuple[str, str]]:
+    """Yield the languages that a file declares for all of its units, as (source or target, code)."""
+    for node in root.iter("{*}xliff", "{*}file", "{*}header"):
+        for key, side in _LANGUAGES.items():
+            if code := node.get(key):
+                yield side, code
+
+
+def _require_same_language(declared: str, wanted: str, what: str) -> None:
+    """Refuse a known language that is another one than the model's; regions and scripts may differ."""
+    old, new = base_language(declared), base_language(wanted)
+    if old != new and {old, new} <= LANGUAGE_NAMES.keys():
+        raise InputError(f"{what} is {declared}, but the model's is {wanted}", "choose a model of these languages")
 
 
 def _xliff_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:
@@ -74,32 +99,43 @@ def _xliff_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:
             continue
         if target is not None and ("".join(target.itertext()).strip() or not "".join(source.itertext()).strip()):
             continue
-        if target is not None:
-            parent.remove(target)
-        new = deepcopy(source)
+        segmented = parent.find(f"{namespace}seg-source")  # which stands between both
+        is_segmented = segmented is not None and next(_segments(segmented), None) is not None
+        new = deepcopy(segmented if is_segmented else source)
         new.tag = f"{namespace}target"
         if new.get(_XML_LANG):
             new.set(_XML_LANG, target_lang)
+        if target is not None:
+            if base_language(target.get(_XML_LANG) or target_lang) != base_language(target_lang):
+                target.set(_XML_LANG, target_lang)
+            new.attrib.update(target.attrib)
+            parent.remove(target)
         if root.get("version", "").startswith("1"):
             new.set("state", "needs-review-translation")
-        segmented = parent.find(f"{namespace}seg-source")  # which stands between both
         (source if segmented is None else segmented).addnext(new)
-        units.append((source, new))
+        units += [(source, each) for each in (_segments(new) if is_segmented else (new,))]
     return units
 
 
-def _tmx_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:
+def _segments(element: Any) -> Iterator[Any]:
+    """Yield the marks of the segments into which XLIFF 1.2 divides a unit."""
+    return (node for node in element.iter("{*}mrk") if node.get("mtype") == "seg")
+
+
+def _tmx_units(root: Any, languages: tuple[str, str]) -> list[tuple[Any, Any]]:
     header = root.find("header")
     source_lang = (header.get("srclang") if header is not None else None) or "*all*"
     units = []
     for unit in root.iter("tu"):
         variants = {tuv.get(_XML_LANG) or tuv.get("lang") or "": tuv for tuv in unit.findall("tuv")}
         wanted = unit.get("srclang") or source_lang
+        if wanted == "*all*" and base_language(languages[0]) in LANGUAGE_NAMES:
+            wanted = languages[0]
         source = next((tuv for code, tuv in variants.items() if wanted == "*all*" or _is_variant(code, wanted)), None)
-        if source is None or any(_is_variant(code, target_lang) for code in variants):
+        if source is None or any(_is_variant(code, languages[1]) for code in variants):
             continue
         new = deepcopy(source)
-        new.set(_XML_LANG, target_lang)
+        new.set(_XML_LANG, languages[1])
         unit.append(new)
         units.append((source, new))
     return units
@@ -115,10 +151,8 @@ def _nodes(element: Any) -> list[tuple[Any, str]]:
     """Return where the texts of an element are: (node, `text` or `tail`)."""
     found = []
     for node in element.iter():
-        if not isinstance(node.tag, str):
-            continue
         is_inside = any(map(is_code, node.iterancestors()))
-        if not is_code(node) and not is_inside:
+        if isinstance(node.tag, str) and not is_code(node) and not is_inside:  # no comment or instruction
             found.append((node, "text"))
         if node is not element and not is_inside:
             found.append((node, "tail"))

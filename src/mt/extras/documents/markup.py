@@ -33,7 +33,7 @@ _CODE_STYLE = r'<w:[pr]Style\b[^>]*w:val="[^"]*(?:Code|Verbatim|Preformatted|Que
 _CODE = re.compile(rf'{_CODE_STYLE}|<w:rFonts\b[^>]*"(?:Courier|Consolas|[^"]*\bMono)', re.IGNORECASE)
 # Revision and proofing marks, which programs spread over a sentence whose formatting does not change
 _NO_FORMAT = re.compile(
-    r' w:rsid\w*="[^"]*"| (?:err|dirty|smtClean|noProof|lang|altLang)="[^"]*"|</?w:(?:lang|noProof)\b[^>]*>'
+    r' w:rsid\w*="[^"]*"| (?:err|dirty|smtClean|noProof|lang|altLang)="[^"]*"|<w:(?:lang|noProof)\b[^>]*>'
 )
 
 

@@ -47,6 +47,7 @@ def translate_document(
     format_: str | None = None,
     columns: str | None = None,
     languages: tuple[str, str] = ("en", "und"),
+    check_source: bool = True,
     show_sample: Callable[[str], None] | None = None,
 ) -> DocumentSummary:
     """Translate a document into a new file of the same kind.
@@ -60,11 +61,12 @@ def translate_document(
         format_: the kind, where the name of the file does not say it; one of `FORMATS`.
         columns: of a table, SOURCE or SOURCE:TARGET.
         languages: source and target language.
+        check_source: False for a source language that is only a guess, which a document's need not be.
         show_sample: gets the first characters of the text before anything is translated.
 
     Raises:
         InputError: not a document of this kind, damaged, protected by a password, or too large; or the target
-            language is unknown and this kind of document names it.
+            language is unknown and this kind of document names it, or it names other languages.
         MachineError: the output cannot be written.
     """
     kind = document_format(source, format_)
@@ -83,7 +85,8 @@ def translate_document(
         raise InputError(f"{source}: the target language is unknown, and a .{kind} file names it", "name it")
     require_writable(output, "--output")
     refuse_inputs([output], [source])
-    segments, write = _read(_content(source), kind, columns, languages[1], str(source))
+    known = languages if check_source else ("und", languages[1])
+    segments, write = _read(_content(source), kind, columns, known, str(source))
     result = translate_segments(segments, translate, languages, show_sample)
     with atomic.new_file(output) as append:
         append(write(result.texts))
@@ -103,14 +106,14 @@ def _content(path: Path) -> bytes:
 
 
 def _read(
-    content: bytes, kind: str, columns: str | None, target_lang: str, place: str
+    content: bytes, kind: str, columns: str | None, languages: tuple[str, str], place: str
 ) -> tuple[list[Any], Callable[[list[tuple[str, ...] | None]], bytes]]:
     """Return the segments of a document, and the function that writes it with their translations."""
     document: Any
     if kind in ("docx", "pptx", "odt", "epub"):
         document = Package.read(content, kind, place)
     elif kind in ("xliff", "tmx"):
-        document = XmlFile.read(content, kind, target_lang, place)
+        document = XmlFile.read(content, kind, languages, place)
     elif kind == "po":
         document = PoFile.read(content, place)
     else:

@@ -26,8 +26,18 @@ MAX_MEMORY = 600_000_000  # bytes
 NO_MEMORY = 12  # exit code
 
 
-def main(name: str, output: str, columns: str, source_lang: str, target_lang: str, characters: str) -> None:
-    """Translate a document of the current directory; a failure is an object with `error` and `status`."""
+def main(
+    name: str, output: str, columns: str, source_lang: str, target_lang: str, characters: str, is_known: str
+) -> None:
+    """Translate a document of the current directory; a failure is an object with `error` and `status`.
+
+    Args:
+        name, output: the files.
+        columns: of a table.
+        source_lang, target_lang: the languages.
+        characters: how many there may be.
+        is_known: empty if the source language is only a guess.
+    """
 
     def translate(texts: list[str], aligned: bool) -> "list[tuple[str, Sequence[Unit]]]":
         if (length := sum(map(len, texts))) > int(characters):
@@ -53,7 +63,11 @@ def main(name: str, output: str, columns: str, source_lang: str, target_lang: st
         if document_format(source) is None and source.suffix.lower() == ".txt":
             _translate_plain(source, Path(output), translate, languages, show_sample)
         else:
-            wanted: dict[str, Any] = {"columns": columns or None, "languages": languages}
+            wanted: dict[str, Any] = {
+                "columns": columns or None,
+                "languages": languages,
+                "check_source": bool(is_known),
+            }
             translate_document(source, Path(output), translate, **wanted, show_sample=show_sample)
     except MtError as error:
         sentence = f"{error.message}; {error.hint}" if error.hint else error.message

@@ -132,7 +132,7 @@ class Files:
         paths = (str(Path(__file__).resolve().parents[3]), *filter(None, sys.path))
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "mt.extras.serving.document_process"),
-            *(*arguments, str(self._limits.file_characters)),
+            *(*arguments, str(self._limits.file_characters), "" if job.source == "auto" else "known"),
             cwd=job.path.parent,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             stdin=asyncio.subprocess.PIPE,
