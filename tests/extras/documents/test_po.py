@@ -90,6 +90,20 @@ def test_all_other_lines_stay(tmp_path: Path) -> None:
     assert translated(tmp_path / "a.po", shout).decode() == expected.replace("\n", "\r\n")
 
 
+def test_columns_of_a_message_stay(tmp_path: Path) -> None:
+    message = "  -h, --help      show this help\\n\\tName:\\t\\tvalue. Or two   one\\n"
+    (tmp_path / "a.po").write_text(f'msgid ""\nmsgstr ""\n\nmsgid "{message}"\nmsgstr ""\n')
+    [entry] = polib.pofile(translated(tmp_path / "a.po", lambda texts: [f"{text}!" for text in texts]).decode())
+    assert entry.msgstr == "  -h, --help!      show this help!\n\tName:!\t\tvalue.! Or two!   one!\n"
+
+
+def test_a_template_gets_a_character_set(tmp_path: Path) -> None:
+    (tmp_path / "a.pot").write_text(PO.replace("charset=UTF-8", "charset=CHARSET"))
+    new = translated(tmp_path / "a.pot", shout, format_="po").decode()
+    assert '"Content-Type: text/plain; charset=UTF-8\\n"' in new
+    assert "CHARSET" not in new
+
+
 @pytest.mark.parametrize(("forms", "expected"), [(1, ["%d FILES"]), (3, ["%d FILE", "%d FILES", "%d FILES"])])
 def test_plural_forms_of_the_target_language(tmp_path: Path, forms: int, expected: list[str]) -> None:
     (tmp_path / "a.po").write_text(PO.replace("nplurals=2", f"nplurals={forms}"))

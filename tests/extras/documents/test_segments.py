@@ -60,7 +60,8 @@ def test_the_sample_is_in_the_order_of_the_document_and_comes_first() -> None:
 @pytest.mark.parametrize(
     "mark",
     ["%s", "%d", "%1$s", "%-5.2f", "%%", "%(name)s", "%*d", "%zu", "{}", "{name}", "{0}", "{{x}}", "${x}", "$HOME",
-     "&amp;", "&#38;", "<b>", "</a>", "`code x`", "{% if x %}", "https://example.org/a?b=c", "a.b@example.org"],
+     "&amp;", "&#38;", "<b>", "</a>", "`code x`", "{% if x %}", "%{name}", "%n", "%Ln", "%1", "%L1", 
+     "<0>", "</0>", "<1/>", "https://example.org/a?b=c", "a.b@example.org"],
 )  # fmt: skip
 def test_each_placeholder_survives_a_model_that_loses_it(mark: str) -> None:
     assert of(f"open {mark} now", "auf nun", "auf", "nun") == f"auf {mark} nun"
@@ -72,9 +73,29 @@ def test_unnamed_arguments_keep_their_order(source: str, swapped: str) -> None:
     assert of(source, swapped, "x", "y") != swapped
 
 
-@pytest.mark.parametrize("text", ["100% sure", "50% of all", "It costs $5.", "a < b and c > d", "AT&T", "`a' and `b'"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "100% sure",
+        "50% of all",
+        "%50 more",
+        "1 % now",
+        "100%.",
+        "a %nice one",
+        "1 <2 and 3> 2",
+        "It costs $5.",
+        "a < b and c > d",
+        "AT&T",
+        "`a' and `b'",
+    ],
+)
 def test_text_that_only_looks_like_placeholders_is_translated(text: str) -> None:
     assert of(text, text.upper()) == text.upper()
+
+
+def test_named_and_numbered_arguments_change_places() -> None:
+    assert of("%1 of %L2 by %{name}", "%{name}: %L2, %1") == "%{name}: %L2, %1"
+    assert of("%5d of %3d", "%3d %5d", "of") == "%5d of %3d"
 
 
 def test_messages_with_nested_braces_stay() -> None:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from mt.extras.documents.segments import Segment
+from mt.extras.documents.segments import Segment, columns_of
 from mt.text.po import read_catalogue
 
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d)")
@@ -38,10 +38,10 @@ class PoFile:
 
     @property
     def segments(self) -> list[Segment]:
-        """The entries; what stands on lines of its own is translated alone."""
+        """The entries; what stands on lines or in columns of its own is translated alone."""
         found = []
         for entry in self.entries:
-            texts = [line for text in _texts(entry) for line in text.splitlines(keepends=True)]
+            texts = [piece for text in _texts(entry) for piece in columns_of(text)]
             found.append(Segment(tuple(texts), f"line {entry.linenum or 1}"))
         return found
 
@@ -51,10 +51,10 @@ class PoFile:
         for entry, translated in reversed(list(zip(self.entries, translations, strict=True))):
             if translated is not None:
                 rest = iter(translated)
-                texts = ["".join(next(rest) for _ in text.splitlines()) for text in _texts(entry)]
+                texts = ["".join(next(rest) for _ in columns_of(text)) for text in _texts(entry)]
                 forms = [texts[n > 0 or self.plurals == 1] for n in range(self.plurals)] if texts[1:] else []
                 _fill(lines, max(entry.linenum, 1) - 1, forms or texts, bool(forms))
-        text = "".join(lines)
+        text = "".join(lines).replace("charset=CHARSET\\n", "charset=UTF-8\\n", 1)  # of a template
         try:
             return text.encode(self.charset)
         except UnicodeEncodeError:  # letters of the target language that the old character set lacks

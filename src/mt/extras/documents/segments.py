@@ -12,13 +12,15 @@ from mt.text.sentences import sentence_ends
 PLACEHOLDER = re.compile(
     r"""(?<!`)`[^`\n]+`(?![`\w])|%%|%\([^)\s]+\)[#0\- +]*[\d.]*[a-zA-Z]
     |%(?:\d+\$)?[#0\-+]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGcrsap@](?![a-zA-Z])
-    |\{%[^{}\n]{0,80}%\}|\$?\{\{?[^{}\n]{0,80}\}?\}|\$[A-Za-z_]\w*|</?[a-zA-Z][^<>\n]*>|&(?:\#?\w{1,31});
+    |%L?(?:[1-9]|n)(?!\w|[.,]\d|[$%])
+    |\{%[^{}\n]{0,80}%\}|[$%]?\{\{?[^{}\n]{0,80}\}?\}|\$[A-Za-z_]\w*
+    |</?[a-zA-Z][^<>\n]*>|</?\d{1,3}\s?/?>|&(?:\#?\w{1,31});
     |https?://[^\s<>"']*[^\s<>"'.,;:!?)\]]|www\.[^\s<>"']*[^\s<>"'.,;:!?)\]]
     |(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+""",
     re.VERBOSE,
 )
 # Arguments without a name or number, which a program fills in order; of tags, the order is that of nesting.
-_ORDERED = re.compile(r"%(?![(%]|\d+\$)|\{\}|<")
+_ORDERED = re.compile(r"%(?![(%{]|\d+\$|L?[\dn]$)|\{\}|<")
 _SAMPLE = 10_000  # characters
 # What a document cannot hold, or what would begin a line of its own: such characters of a translation become spaces.
 _CONTROLS = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]+")
@@ -37,6 +39,12 @@ class Segment:
     texts: tuple[str, ...]
     place: str
     parts: Parts = ()
+
+
+def columns_of(text: str) -> list[str]:
+    """Split a text at the ends of lines, and at tabs and wide spaces, by which messages align columns."""
+    lines = text.splitlines(keepends=True)
+    return [piece for line in lines for piece in re.split(r"(\t+| {3,})", line) if piece]
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,15 @@
 
 import csv
 import io
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mt.errors import InputError
-from mt.extras.documents.segments import Segment
+from mt.extras.documents.segments import Segment, columns_of
 
-_BOM = "\ufeff"
+_MARK = re.compile(r"\ufeff?(?:sep=([^\w\s\"]|\t)\r?\n)?", re.IGNORECASE)  # `sep=;` is for Excel
 
 
 @dataclass
@@ -23,7 +24,7 @@ class Table:
         column, target: the columns, from 0; equal where a column is translated in place.
         name: of a new column, else None.
         first: the first row that is no header.
-        mark: the byte order mark that the file begins with, or nothing.
+        mark: what the file begins with before its first row: a byte order mark, a line `sep=;`, or nothing.
     """
 
     records: list[str]
@@ -48,9 +49,12 @@ class Table:
         Raises:
             InputError: `columns` is missing or names no column, or a quotation does not end.
         """
-        text = content.removeprefix(_BOM)
-        head = text.split("\n", 1)[0]
-        dialect: dict[str, Any] = {"delimiter": "\t" if kind == "tsv" else max(",;\t|", key=head.count)}
+        mark = _MARK.match(content)
+        assert mark is not None
+        text = content[mark.end() :]
+        head = re.sub(r'"[^"]*(?:"|$)', "", text.split("\n", 1)[0])  # without what is quoted
+        guess = "\t" if kind == "tsv" else max(",;\t|", key=head.count)
+        dialect: dict[str, Any] = {"delimiter": mark[1] or guess}
         if "\0" in text:
             raise InputError(f"{place}: holds NUL bytes, so it is no table", "check its kind")
         try:
@@ -72,15 +76,13 @@ class Table:
         column = _column(source, header, place)
         name = target if target and not target.isdecimal() and target not in header else None
         where = column if not target else _column(target, [*header, name or ""], place)
-        return cls(records, rows, dialect, column, where, name, int(has_header), content[: len(content) - len(text)])
+        return cls(records, rows, dialect, column, where, name, int(has_header), mark[0])
 
     @property
     def segments(self) -> list[Segment]:
         """The cells to translate, each line of a cell alone."""
-        return [
-            Segment(tuple(self.rows[number][self.column].splitlines(keepends=True)), f"row {number + 1}")
-            for number in self._translated_rows()
-        ]
+        numbers = self._translated_rows()
+        return [Segment(tuple(columns_of(self.rows[n][self.column])), f"row {n + 1}") for n in numbers]
 
     def _translated_rows(self) -> list[int]:
         """Return the rows whose target is empty, unless the source itself is replaced."""
