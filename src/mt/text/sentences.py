@@ -2,9 +2,21 @@
 
 import re
 
+from mt.text.languages import base_language
+
 _WINDOW = 1000  # characters; `sentencex` takes quadratic time where quotation marks are never closed
+_LOOKBACK = 40  # characters before an end that say whether it is one
 _CLOSING = "」』）"
 _SPACE = re.compile(r"\s")
+# Before what is no end of a sentence, in addition to the library's rules: titles and initials, and German ordinals
+_TITLE = re.compile(r"(?<!\w)(?:M|MM|Dr|Mme|Mlle|Me|St)\.\s+\Z")
+_INITIAL = re.compile(r"(?<![\w'’-])[A-Z]\.\s+\Z")
+_ORDINAL = re.compile(r"\b(?:der|die|das|des|dem|den|am|im|vom|zum|zur|beim)\s+\d{1,2}\.\s+\Z", re.IGNORECASE)
+_NUMBER = re.compile(r"\d\.\s+\Z")
+_STARTS = {  # words that begin a sentence rather than go on with a name or a number
+    "fr": "Le La Les Il Elle Ils Elles On Un Une Ce Cette Ces Je Tu Nous Vous Et Mais En Au Dans Pour".split(),
+    "de": "Der Die Das Den Dem Des Er Sie Es Ich Du Wir Ihr Ein Eine Und Aber Dann Danach Da Dort Am Im In".split(),
+}
 
 
 def sentence_ends(text: str, language: str = "en") -> list[int]:
@@ -18,7 +30,7 @@ def sentence_ends(text: str, language: str = "en") -> list[int]:
     """
     ends: list[int] = []
     for end in _boundaries(_SPACE.sub(" ", text), language):
-        if text[end - 1] in _CLOSING:
+        if text[end - 1] in _CLOSING or _is_within(text[max(0, end - _LOOKBACK) : end], text[end : end + 20], language):
             continue
         if _has_words(text[ends[-1] if ends else 0 : end]):
             ends.append(end)
@@ -31,6 +43,18 @@ def sentence_ends(text: str, language: str = "en") -> list[int]:
 
 def _has_words(text: str) -> bool:
     return any(character.isalnum() for character in text)
+
+
+def _is_within(before: str, after: str, language: str) -> bool:
+    """Return True for a full stop that is no end, of an abbreviation or an ordinal number."""
+    if after[:1].islower():
+        return _NUMBER.search(before) is not None
+    base = base_language(language)
+    word = re.match(r"\w*", after)
+    starts_sentence = word is not None and word[0] in _STARTS.get(base, ())
+    if base == "fr":
+        return _TITLE.search(before) is not None or (_INITIAL.search(before) is not None and not starts_sentence)
+    return base == "de" and _ORDINAL.search(before) is not None and not starts_sentence
 
 
 def _boundaries(text: str, language: str) -> list[int]:

@@ -2,16 +2,23 @@
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from mt.extras.documents.splicing import Span, Spliced
 
 _TIME = re.compile(r"\s*\d+(:\d+)+([.,]\d*)?\s*-+>")  # as players read it, not only as it should be
 _CUE_TAG = re.compile(r"<[^>\n]*>|\{\\[^}\n]*\}")
 _SPEAKER = re.compile(r"\s*(?:<[^<>\n]*>)*[-–—]")
+# A line of a text without spaces, with the rest of a Latin word and the punctuation and combining marks behind it
+_CUT = r".{{1,{}}}(?:(?<=[!-~])[!-~]+)?[^\w\s「『（《〈【“‘]*"
+# Lines that extensions of Markdown give a meaning, such as `!!! note`, `=== "Tab"` or `:::tip`
+_EXTENSION = re.compile(r'(?:!!!|\?\?\?\+?) +[a-z][a-z -]*(?:"[^"]*")?\s*$|===[!+]? +"[^"]*"\s*$|:{3}')
+_DEFINITION = re.compile(r": +")
 # Code, images, links' targets, references, HTML, hard line breaks, escapes and emphasis of Markdown.
 _INLINE = re.compile(
-    r"""\{\{[^{}]*\}\}|\{%[^{}]*%\}|(?<!`)`(?!`)[^`]+`(?!`)|(?<!`)``(?!`).+?(?<!`)``(?!`)
+    r"""<(code|kbd|samp|tt|var)\b[^<>]*>.{0,1000}?</\1>|<(\w+)\b[^<>]*\stranslate=["']?no\b[^<>]*>.{0,1000}?</\2>
+    |\{\{[^{}]*\}\}|\{%[^{}]*%\}|(?<!`)`(?!`)[^`]+`(?!`)|(?<!`)``(?!`).+?(?<!`)``(?!`)
     |!?\[(?=[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*){0,5}\](?:\(|\[[^\[\]]))
     |\]\((?:[^()"]|\([^()]*\)|"[^"]*")*\)|\]\[[^\[\]]+\]|\[[^\[\]]*\](?:\[\]|(?![(\[]))
     |<!--.*?-->|</?[A-Za-z][^<>]*>|(?:\ {2,}|\\)\Z|\\[^\w\s]|\*+|~~|(?<![^\W_])_+(?=[^\W_])|(?<=[^\W_])_+(?![^\W_])
@@ -20,12 +27,17 @@ _INLINE = re.compile(
 )
 
 
-def scan_subtitles(source: str, is_vtt: bool) -> Spliced:
+def scan_subtitles(source: str, is_vtt: bool, has_spaces: bool = True) -> Spliced:
     """Find the text of the cues of an .srt or .vtt file; lines of one cue are one text, those of speakers are not.
 
     In an .srt file text behind an empty line is the same cue's, in a .vtt file it may be a comment or a style sheet.
+
+    Args:
+        source: the file.
+        is_vtt: of WebVTT, where `&` and `<` are markup.
+        has_spaces: the target language writes spaces between words.
     """
-    found = Spliced(source, _wrapped)
+    found = Spliced(source, partial(_cue_text, is_vtt=is_vtt, has_spaces=has_spaces))
     cue: list[tuple[int, int]] = []
     in_cue, is_new = False, False
     for number, start, end in _lines(source):
@@ -50,12 +62,20 @@ def _add_cue(found: Spliced, lines: list[tuple[int, int]], number: int) -> None:
         found.add(list(_pieces(found.source, start, end, _CUE_TAG)), f"line {number - len(lines)}")
 
 
-def _wrapped(old: str, new: str) -> str:
+def _cue_text(old: str, new: str, is_vtt: bool, has_spaces: bool) -> str:
+    new = _wrapped(old, new.replace("-->", "→"), has_spaces)
+    return re.sub(r"&(?!#?\w+;)", "&amp;", new).replace("<", "&lt;") if is_vtt else new
+
+
+def _wrapped(old: str, new: str, has_spaces: bool) -> str:
     """Break the text of a cue into as many lines as it had, of similar length."""
-    lines, new = old.strip("\r\n").count("\n") + 1, new.replace("-->", "→")
+    lines = old.strip("\r\n").count("\n") + 1
     width = max(1, -(-len(new) // lines))
-    while len(wrapped := textwrap.wrap(new, width, break_long_words=False, break_on_hyphens=False)) > lines:
-        width += 1
+    if has_spaces:
+        while len(wrapped := textwrap.wrap(new, width, break_long_words=False, break_on_hyphens=False)) > lines:
+            width += 1
+    else:
+        wrapped = [line.strip() for line in re.findall(_CUT.format(width), new)]
     outside = re.fullmatch(r"(\s*).*?(\s*)", old, re.DOTALL)
     assert outside is not None
     return new if lines == 1 else outside[1] + ("\r\n" if "\r\n" in old else "\n").join(wrapped) + outside[2]
@@ -77,10 +97,25 @@ def scan_markdown(source: str) -> Spliced:
         if token.type != "inline" or token.map is None or not token.content:
             continue
         spans = _located(source, lines, positions, token.map[0], token.content.split("\n"))
-        if spans:
-            pieces = [piece for start, end in spans for piece in _pieces(source, start, end, _INLINE)]
-            found.add(_joined(source, pieces, spans), f"line {token.map[0] + 1}")
+        for text in _texts(source, spans):
+            pieces = [piece for start, end in text for piece in _pieces(source, start, end, _INLINE)]
+            found.add(_joined(source, pieces, text), f"line {token.map[0] + 1}")
     return found
+
+
+def _texts(source: str, spans: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """Yield the texts of a paragraph, between lines of extensions and formulas; a definition is one of its own."""
+    text, in_formula = list[tuple[int, int]](), False
+    for start, end in spans:
+        line = source[start:end]
+        is_formula, definition = in_formula or line.startswith("$$"), _DEFINITION.match(line)
+        if is_formula or definition or _EXTENSION.match(line):
+            yield text
+            text = [(start + definition.end(), end)] if definition and not is_formula else []
+            in_formula ^= is_formula and line.count("$$") % 2 == 1
+        else:
+            text.append((start, end))
+    yield text
 
 
 def _escaped(old: str, new: str) -> str:

@@ -20,6 +20,7 @@ from mt.extras.documents.splicing import Spliced
 from mt.extras.documents.tables import Table
 from mt.storage import atomic
 from mt.storage.output_path import refuse_inputs, require_writable
+from mt.text.languages import is_spaced
 from mt.text.lines import explain_read_errors
 
 _MAX_BYTES = 200_000_000  # of a document that is read into memory
@@ -124,7 +125,8 @@ def _read(
             if kind in ("srt", "vtt") and "-->" not in text:
                 raise InputError(f"{place}: no subtitle in it", "check its kind")
             scan_html: Callable[[str], Spliced] = partial(scan, markup=HTML, place="line")
-            scan_cues = partial(scan_subtitles, is_vtt=kind == "vtt" or "WEBVTT" in text[:10])
+            is_vtt = kind == "vtt" or "WEBVTT" in text[:10]
+            scan_cues = partial(scan_subtitles, is_vtt=is_vtt, has_spaces=is_spaced(languages[1]))
             spliced = {"html": scan_html, "md": scan_markdown}.get(kind, scan_cues)(text)
             return spliced.segments, lambda translations: spliced.written(translations).encode()
     return document.segments, document.written

@@ -1,0 +1,61 @@
+"""Subtitles in languages without spaces and with markup in translations, and extensions of Markdown."""
+
+from pathlib import Path
+
+import pytest
+
+from document_helpers import shout, translated
+
+CUE = "{}00:01.000 --> 00:02.000\n{}\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("今天天气很好我们去公园", "今天天气很好\n我们去公园"),
+        ("今天天气很。好我们去", "今天天气很。\n好我们去"),  # no line begins with a full stop
+        ("今天的iPhone在这里", "今天的iPhone\n在这里"),
+        ("ที่นี่น้ำ", "ที่นี่\nน้ำ"),  # nor with a combining mark
+        ("好", "好"),
+    ],
+)
+def test_a_cue_without_spaces_has_as_many_lines(tmp_path: Path, answer: str, expected: str) -> None:
+    (tmp_path / "a.srt").write_text(CUE.format("1\n", "one\ntwo"))
+    for language in ("zh", "th"):
+        new = translated(tmp_path / "a.srt", lambda _: [answer], languages=("en", language)).decode()
+        assert new == CUE.format("1\n", expected)
+    (tmp_path / "a.srt").write_text(CUE.format("1\n", "one\ntwo"))
+    new = translated(tmp_path / "a.srt", lambda _: ["Verbesserung"], languages=("en", "de")).decode()
+    assert new == CUE.format("1\n", "Verbesserung")
+
+
+def test_a_translation_is_no_markup_of_a_cue(tmp_path: Path) -> None:
+    cue = "<i>Tom &amp; you</i> now"
+    for name, head in (("a.vtt", "WEBVTT\n\n"), ("a.srt", "1\n")):
+        (tmp_path / name).write_text(CUE.format(head, cue))
+        new = translated(tmp_path / name, lambda texts: [f"{text} & x < y" for text in texts]).decode()
+        loud = "<i>Tom &amp; you & x < y</i> now & x < y"
+        loud = loud.replace("& x <", "&amp; x &lt;") if name == "a.vtt" else loud
+        assert new == CUE.format(head, loud)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('!!! note "Title"\n    some\n    text\n', '!!! note "Title"\n    SOME TEXT\n'),
+        ("??? tip\n    some\n\nmore\n", "??? tip\n    SOME\n\nMORE\n"),
+        ("!!! Watch out\n", "!!! WATCH OUT\n"),
+        ('=== "Tab"\nsome\n', '=== "Tab"\nSOME\n'),
+        (":::tip\nsome\ntext\n:::\n", ":::tip\nSOME TEXT\n:::\n"),
+        ("one\n$$\nx = y\n$$\ntwo\nthree\n", "ONE\n$$\nx = y\n$$\nTWO THREE\n"),
+        ("$$ x = y $$\ntwo\n", "$$ x = y $$\nTWO\n"),
+        ("a term\n:   its\n    meaning\n", "A TERM\n:   ITS MEANING\n"),
+        ("a <kbd>ctrl</kbd> or <code class=x>do <b>it</b></code>",
+         "A <kbd>ctrl</kbd> OR <code class=x>do <b>it</b></code>"),
+        ('a <span translate="no">Name</span> <i>here</i>', 'A <span translate="no">Name</span> <i>HERE</i>'),
+        ("<div>\nstays\n</div>\n", "<div>\nstays\n</div>\n"),
+    ],
+)  # fmt: skip
+def test_extensions_and_code_of_markdown_stay(tmp_path: Path, text: str, expected: str) -> None:
+    (tmp_path / "a.md").write_text(text)
+    assert translated(tmp_path / "a.md", shout).decode() == expected
