@@ -7,6 +7,7 @@ import click
 from mt.cli.completion import run_folders
 from mt.cli.options import debug_option, path_type, runs_option
 from mt.cli.text import print_result
+from mt.errors import InputError
 
 
 @click.command()
@@ -29,5 +30,7 @@ def report(run: Path | None, output: Path | None, runs: Path) -> None:
     if output is not None:
         require_writable(output, "--output")
     folder = run if run is not None else find_model(None, runs).root.parent
+    if folder.is_file():
+        raise InputError(f"{folder}: a file, not a run folder", "give a run folder (runs/NAME)")
     refuse_inputs([output], (path for path in folder.rglob("*") if path.suffix != ".html"))  # but earlier reports
     print_result(str(write_report(RunDir(folder), output)))

@@ -261,6 +261,10 @@ def test_models_translate_a_new_text(trained: Path, tmp_path: Path) -> None:
     given = ["--source", "in", "--reference", "ref", *QUICK]
     out = mt("compare", "moved", "mine", *given, cwd=tmp_path).stdout
     assert "mine against moved: no difference in BLEU, chrF and TER." in out
+    write(tmp_path / "short", references(3))
+    said = mt("compare", "moved", "short", *given, cwd=tmp_path, code=2).stderr
+    assert "short: 3 translations, but the reference has" in said
+    assert "translating" not in said  # it is said before a model has translated
     # A model folder is in no run, so it has nothing stored.
     assert "no run folder" in mt("compare", "moved", trained / "runs" / "tiny", cwd=tmp_path, code=2).stderr
 

@@ -127,6 +127,15 @@ def _without(name: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).unlink()
 
 
+def _onnx(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "encoder.onnx")
+
+
+def _cut(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
 def _config(**changes: object) -> Callable[[Path], None]:
     return lambda folder: edit_json(folder / "config.json", lambda config: config.update(changes))
 
@@ -168,10 +177,13 @@ BAD = {
     ),
     "no-numbers": (_vocabulary(lambda ids: ids.update({"▁": "a"})), "its values are not the numbers of pieces"),
     "no-json": (lambda folder: (folder / "config.json").write_text("{"), "config.json: cannot be read as JSON"),
+    "cut-json": (lambda folder: (folder / "config.json").write_text("{"), "copy or download it again"),
     "no-object": (lambda folder: (folder / "config.json").write_text("[]"), "config.json: holds no JSON object"),
     "no-spm": (_without("target.spm"), "target.spm: no such file"),
-    "no-weights": (_without("model.safetensors"), "it has no model.safetensors"),
+    "no-weights": (_without("model.safetensors"), "it has no model.safetensors name a complete folder"),
+    "onnx": (_onnx, "it has no model.safetensors name the model that the ONNX files were made of"),
     "damaged": (lambda folder: (folder / "model.safetensors").write_bytes(b"abc"), "not a safetensors file"),
+    "cut": (_cut, "copy or download it again"),
     "not-spm": (lambda folder: (folder / "source.spm").write_bytes(b"abc"), "source.spm: not a SentencePiece model"),
 }
 
@@ -233,6 +245,9 @@ def _without_languages(state: dict[str, Any]) -> None:
 def test_names_of_the_hub_need_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    (tmp_path / "x.onnx").write_bytes(b"x")
+    done = mt("import", "x.onnx", "--output", "out", cwd=tmp_path, code=2)
+    assert "x.onnx: a file, not a folder" in done.stderr
     done = mt("import", "owner/name", "--output", "out", cwd=tmp_path, code=2)
     assert "owner/name: no such folder, and the hub does not give it" in done.stderr
     assert (

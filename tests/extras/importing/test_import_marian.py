@@ -211,6 +211,7 @@ BAD = {
     "huge": (_huge, "not a model of Marian: Wemb.npy is no array of numbers, or larger than the file"),
     "pickled": (_pickled, "not a model of Marian: Wemb.npy is no array of numbers"),
     "text": (lambda folder: (folder / "model.npz").write_text("no archive"), "not a model of Marian"),
+    "text-hint": (lambda folder: (folder / "model.npz").write_text("no archive"), "copy or download it again"),
     "several": (lambda folder: (folder / "model.best.npz").write_bytes(b""), "several models of Marian"),
     "no-vocabulary": (lambda folder: (folder / "src.vocab.yml").write_text("- a\n"), "holds no keys with values"),
     "hole": (lambda folder: (folder / "src.vocab.yml").write_text('"</s>": 0\n"<unk>": 2\n'), "each once"),

@@ -219,4 +219,6 @@ def test_missing_and_damaged_files_are_reported(run: Path) -> None:
 
 def test_no_run(tmp_path: Path) -> None:
     assert "there is no config.yaml" in mt("report", "nowhere", cwd=tmp_path, code=2).stderr
+    (tmp_path / "file").touch()
+    assert "file: a file, not a run folder" in mt("report", "file", cwd=tmp_path, code=2).stderr
     assert "no finished run here" in mt("report", cwd=tmp_path, code=2).stderr

@@ -102,6 +102,9 @@ def new_translations(
     references = _read(reference)
     if source is not None and len(sources) != len(references):
         raise InputError(f"{source} has {len(sources)} lines but {reference} has {len(references)}")
+    given = {i: System(str(path), _read(path)) for i, path in enumerate(paths) if i not in models}
+    for system in given.values():
+        _require_aligned(system, len(references))
     configs = {i: read_config(model) for i, model in models.items()}
     languages = {chosen_language(config.data.target_lang, to) for config in configs.values()}
     if len(languages) > 1:
@@ -114,9 +117,9 @@ def new_translations(
             translator = open_model(models[i], choice).translator.to(language, source_lang)
             translator.warn_long_lines(sources, str(source))
             hypotheses = translator.best(sources, search_options(configs[i], method or "beam"))
+            systems.append(System(str(path), hypotheses))
         else:
-            hypotheses = _read(path)
-        systems.append(System(str(path), hypotheses))
+            systems.append(given[i])
     tokenize = next((config.evaluation.bleu_tokenize for config in configs.values()), "auto")
     return _checked(Comparison(EvalText(language, sources, references), systems, bleu_tokenizer(tokenize, language)))
 
@@ -135,15 +138,19 @@ def _checked(comparison: Comparison) -> Comparison:
     """Return the comparison if its texts are aligned and long enough to test."""
     expected = len(comparison.text.references)
     for system in comparison.systems:
-        if len(system.hypotheses) != expected:
-            raise InputError(
-                f"{system.name}: {len(system.hypotheses)} translations, but the reference has {expected} lines",
-                "line n of each must belong to line n of the reference",
-            )
+        _require_aligned(system, expected)
     refuse_missing_tokenizer(comparison.tokenize)
     if expected < 2:
         raise InputError("a single sentence is too little to compare systems on", "give a larger test set")
     return comparison
+
+
+def _require_aligned(system: System, expected: int) -> None:
+    if len(system.hypotheses) != expected:
+        raise InputError(
+            f"{system.name}: {len(system.hypotheses)} translations, but the reference has {expected} lines",
+            "line n of each must belong to line n of the reference",
+        )
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ def find_folder(name: str) -> Path:
     path = Path(name)
     if path.is_dir() or (path.is_file() and path.suffix == ".npz"):
         return path
+    if path.is_file():
+        raise InputError(f"{name}: a file, not a folder or an .npz file of Marian", "name the folder of the model")
     if path.exists() or not _NAME.fullmatch(name):
         raise InputError(f"{name}: no such folder", "name a folder, or a model of the hub as OWNER/NAME")
     if importlib.util.find_spec("huggingface_hub") is None:

@@ -20,7 +20,7 @@ from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.errors import InputError
 from mt.extras.importing.arrays import SIDES, add_start, describe
 from mt.extras.importing.huggingface import Family, make_plan
-from mt.extras.importing.safe_tensors import Tensors
+from mt.extras.importing.safe_tensors import COPY_AGAIN, Tensors
 from mt.extras.importing.vocabularies import marian_vocabulary
 from mt.extras.importing.weights import Plan
 from mt.model.positions import SinusoidalPositions
@@ -111,7 +111,7 @@ def _load(path: Path) -> dict[str, np.ndarray[Any, Any]]:
         with np.load(path, allow_pickle=False) as content:
             return {name: content[name] for name in content.files}
     except (ValueError, LookupError, AttributeError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: not a model of Marian: {str(error)[:200]}") from None
+        raise InputError(f"{path}: not a model of Marian: {str(error)[:200]}", COPY_AGAIN) from None
 
 
 def _settings(path: Path, content: bytes) -> dict[str, float]:
@@ -206,7 +206,7 @@ def _read_yaml(path: Path, loader: type[yaml.SafeLoader | yaml.BaseLoader] = yam
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0][:200]}") from None
+        raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0][:200]}", COPY_AGAIN) from None
     if not isinstance(content, dict):
         raise InputError(f"{path}: holds no keys with values")
     return content

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mt.errors import InputError
 
+COPY_AGAIN = "copy or download it again"
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "checkpoint.pt")
 _CONVERSION = (
     'python -c "from transformers import AutoModelForSeq2SeqLM as M; '
@@ -29,7 +30,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file", "name a complete folder") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read as JSON: {str(error)[:200]}") from None
+        raise InputError(f"{path}: cannot be read as JSON: {str(error)[:200]}", COPY_AGAIN) from None
     if not isinstance(content, dict):
         raise InputError(f"{path}: holds no JSON object")
     return content
@@ -74,7 +75,9 @@ def open_safetensors(folder: Path) -> Tensors:
     else:
         pickled = next((name for name in _PICKLED if (folder / name).is_file()), None)
         if pickled is None:
-            raise InputError(f"{folder}: it has no model.safetensors")
+            is_onnx = next(folder.glob("*.onnx"), None) is not None
+            hint = "name the model that the ONNX files were made of" if is_onnx else "name a complete folder"
+            raise InputError(f"{folder}: it has no model.safetensors", hint)
         hint = f"if you trust it, convert it: {_CONVERSION.format(folder=folder)}"
         raise InputError(f"{folder / pickled}: this format can run code when it is read, so it is refused", hint)
     tensors: dict[str, Tensor] = {}
@@ -83,5 +86,5 @@ def open_safetensors(folder: Path) -> Tensors:
             with safe_open(path, framework="pt") as file:
                 tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
-            raise InputError(f"{path}: not a safetensors file: {error}") from None
+            raise InputError(f"{path}: not a safetensors file: {error}", COPY_AGAIN) from None
     return Tensors(folder, tensors)
