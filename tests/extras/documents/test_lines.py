@@ -1,5 +1,6 @@
 """Subtitles in languages without spaces and with markup in translations, and extensions of Markdown."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,11 @@ def test_a_translation_is_no_markup_of_a_cue(tmp_path: Path) -> None:
 def test_extensions_and_code_of_markdown_stay(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "a.md").write_text(text)
     assert translated(tmp_path / "a.md", shout).decode() == expected
+
+
+@pytest.mark.parametrize("text", ["!!! a" + " " * 20_000 + "X", "<code>" * 5_000, "<a" + " translate=no" * 5_000])
+def test_time_is_linear(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.md").write_text(text)
+    start = time.monotonic()
+    translated(tmp_path / "a.md", lambda texts: texts)
+    assert time.monotonic() - start < 10

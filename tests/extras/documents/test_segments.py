@@ -95,6 +95,7 @@ def test_text_that_only_looks_like_placeholders_is_translated(text: str) -> None
 
 def test_named_and_numbered_arguments_change_places() -> None:
     assert of("%1 of %L2 by %{name}", "%{name}: %L2, %1") == "%{name}: %L2, %1"
+    assert of("%1%2 of", "%2%1 of") == "%2%1 of"
     assert of("%5d of %3d", "%3d %5d", "of") == "%5d of %3d"
 
 

@@ -13,15 +13,17 @@ _SPEAKER = re.compile(r"\s*(?:<[^<>\n]*>)*[-–—]")
 # A line of a text without spaces, with the rest of a Latin word and the punctuation and combining marks behind it
 _CUT = r".{{1,{}}}(?:(?<=[!-~])[!-~]+)?[^\w\s「『（《〈【“‘]*"
 # Lines that extensions of Markdown give a meaning, such as `!!! note`, `=== "Tab"` or `:::tip`
-_EXTENSION = re.compile(r'(?:!!!|\?\?\?\+?) +[a-z][a-z -]*(?:"[^"]*")?\s*$|===[!+]? +"[^"]*"\s*$|:{3}')
+_EXTENSION = re.compile(r'(?:!!!|\?\?\?\+?) +[a-z][a-z -]*+(?:"[^"]*"\s*)?$|===[!+]? +"[^"]*"\s*$|:{3}')
 _DEFINITION = re.compile(r": +")
 # Code, images, links' targets, references, HTML, hard line breaks, escapes and emphasis of Markdown.
 _INLINE = re.compile(
-    r"""<(code|kbd|samp|tt|var)\b[^<>]*>.{0,1000}?</\1>|<(\w+)\b[^<>]*\stranslate=["']?no\b[^<>]*>.{0,1000}?</\2>
+    r"""<(code|kbd|samp|tt|var)\b[^<>]*>.{0,1000}?</\1>
+    |<(\w+)\b(?=[^<>]*\stranslate=["']?no\b)[^<>]*>.{0,1000}?</\2>
     |\{\{[^{}]*\}\}|\{%[^{}]*%\}|(?<!`)`(?!`)[^`]+`(?!`)|(?<!`)``(?!`).+?(?<!`)``(?!`)
     |!?\[(?=[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*){0,5}\](?:\(|\[[^\[\]]))
     |\]\((?:[^()"]|\([^()]*\)|"[^"]*")*\)|\]\[[^\[\]]+\]|\[[^\[\]]*\](?:\[\]|(?![(\[]))
-    |<!--.*?-->|</?[A-Za-z][^<>]*>|(?:\ {2,}|\\)\Z|\\[^\w\s]|\*+|~~|(?<![^\W_])_+(?=[^\W_])|(?<=[^\W_])_+(?![^\W_])
+    |<!--.*?-->|</?[A-Za-z][^<>]*>|(?:(?<!\ )\ {2,}|\\)\Z|\\[^\w\s]|\*+|~~
+    |(?<![^\W_])_+(?=[^\W_])|(?<=[^\W_])_+(?![^\W_])
     """,
     re.DOTALL | re.VERBOSE,
 )
