@@ -121,6 +121,18 @@ def test_a_run_is_shown(trained: Path) -> None:
     assert "--json belongs to the list" in command("runs", "--json", "show", "tiny", cwd=trained, code=2).stderr
 
 
+def test_the_runs_of_a_pipeline_are_named(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "toy" / ".pipeline").mkdir(parents=True)
+    steps = f"each step of a pipeline has its own folder: {Path('runs', 'toy', 'STEP')}"
+    assert command("runs", cwd=tmp_path).stdout.splitlines() == ["no run in runs", steps]
+    for words in (["report"], ["translate", "x"], ["runs", "show", "teacher"]):
+        assert steps in command(*words, cwd=tmp_path, code=2).stderr
+    folder = str(Path("runs", "toy"))
+    for words in (["report", folder], ["translate", "--model", folder, "x"], ["runs", "show", "toy"]):
+        refused = command(*words, cwd=tmp_path, code=2).stderr
+        assert f"{folder} is the folder of a pipeline\n  give the run of a step: {Path(folder, 'STEP')}" in refused
+
+
 def test_a_run_that_cannot_be_looked_at_is_left_out(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "tiny").symlink_to(trained / "runs" / "tiny")
     (tmp_path / "odd").symlink_to("x" * 300)  # too long a name: an error even for root, whom permissions do not stop

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mt.errors import InputError, MtError
+from mt.storage.find_model import pipelines_hint, refuse_pipeline
 from mt.storage.run_dir import RunDir
 
 if TYPE_CHECKING:
@@ -151,8 +152,10 @@ def find_run(name: str | Path, runs: str | Path = "runs") -> Run:
     for path in (Path(runs, name), Path(name)):
         if _is_run(path):
             return Run(path)
+        refuse_pipeline(path)
     known = ", ".join(run.name for run in list_runs(runs))
-    raise InputError(f"{name}: there is no such run", f"known: {known}" if known else f"{runs} holds no run")
+    hint = f"known: {known}" if known else pipelines_hint(Path(runs)) or f"{runs} holds no run"
+    raise InputError(f"{name}: there is no such run", hint)
 
 
 def _is_run(path: Path) -> bool:

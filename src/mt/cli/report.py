@@ -23,7 +23,7 @@ def report(run: Path | None, output: Path | None, runs: Path) -> None:
     Example: mt report runs/demo
     """
     from mt.extras.reporting.report import write_report
-    from mt.storage.find_model import find_model
+    from mt.storage.find_model import find_model, refuse_pipeline
     from mt.storage.output_path import refuse_inputs, require_writable
     from mt.storage.run_dir import RunDir
 
@@ -32,5 +32,6 @@ def report(run: Path | None, output: Path | None, runs: Path) -> None:
     folder = run if run is not None else find_model(None, runs).root.parent
     if folder.is_file():
         raise InputError(f"{folder}: a file, not a run folder", "give a run folder (runs/NAME)")
+    refuse_pipeline(folder)
     refuse_inputs([output], (path for path in folder.rglob("*") if path.suffix != ".html"))  # but earlier reports
     print_result(str(write_report(RunDir(folder), output)))

@@ -32,12 +32,13 @@ def runs_command(context: click.Context, as_json: bool, runs: Path) -> None:
             context.obj = runs
         return
     from mt.api.runs import list_runs
+    from mt.storage.find_model import pipelines_hint
 
     facts = [run.facts() for run in list_runs(runs)]
     if as_json:
         print_result(json.dumps(facts, ensure_ascii=False))
     elif not facts:
-        print_result(f"no run in {runs}")
+        print_result("\n".join(filter(None, [f"no run in {runs}", pipelines_hint(runs)])))
     else:
         header = ["name", "languages", "BLEU", "steps", "MB", "date", "state"]
         print_result(table(header, [_row(each) for each in facts]))

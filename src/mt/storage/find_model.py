@@ -17,6 +17,7 @@ def find_model(path: Path | None, runs: Path) -> ModelDir:
         return _newest_model(runs)
     if not path.is_dir():
         raise InputError(f"{path}: there is no such folder", "give a run folder (runs/NAME) or a model folder")
+    refuse_pipeline(path)
     run = RunDir(path)
     if run.model.root.is_dir():
         return run.model
@@ -30,9 +31,22 @@ def _newest_model(runs: Path) -> ModelDir:
     # In a shared folder, other people's runs may be unreadable.
     finished = [model for model in models if os.access(model.manifest, os.R_OK) and model.manifest.is_file()]
     if not finished:
-        hint = "train one (`mt demo` trains a small one), or give --model DIR"
+        hint = pipelines_hint(runs) or "train one (`mt demo` trains a small one), or give --model DIR"
         raise InputError(f"{runs}: no finished run here", hint)
     return max(finished, key=lambda model: model.manifest.stat().st_mtime_ns)
+
+
+def refuse_pipeline(path: Path) -> None:
+    """Refuse the folder of a pipeline where that of a run is needed."""
+    if os.access(RunDir(path).pipeline, os.F_OK):
+        raise InputError(f"{path} is the folder of a pipeline", f"give the run of a step: {path / 'STEP'}")
+
+
+def pipelines_hint(runs: Path) -> str:
+    """Return where the runs of pipelines are; empty if there is none among the runs."""
+    paths = sorted(runs.iterdir()) if runs.is_dir() else []
+    steps = [str(path / "STEP") for path in paths if os.access(RunDir(path).pipeline, os.F_OK)]
+    return f"each step of a pipeline has its own folder: {', '.join(steps)}" if steps else ""
 
 
 def run_of(model: ModelDir) -> RunDir | None:

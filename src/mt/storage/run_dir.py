@@ -75,6 +75,7 @@ class RunDir:
 
     config = _Path("config.yaml")
     lock = _Path(".lock")
+    pipeline = _Path(".pipeline")  # records of steps, in the folder of a pipeline instead of a run
     text = _Path("data/text")  # cleaned training text, untouched validation and test text
     prepared_counts = _Path(f"data/text/{COUNTS}")  # pairs of each split, and pairs dropped by cleaning
     cleaning = _Path("data/cleaning.json")  # all dropped training pairs by reason
