@@ -41,6 +41,7 @@ def read_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Pat
 def show_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs", jobs: int = 1) -> str:
     """Return the plan of a pipeline as a table, with estimates for the steps that are not done; run nothing."""
     plan, found = _checked(config, overrides, runs)
+    _refuse_unusable_devices(plan, _pending(found))
     return _plan_table(plan, jobs, keep=False, found=found)
 
 
@@ -68,7 +69,7 @@ def run_pipeline(
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("a pipeline starts its processes itself", "start it without torchrun")
-    from mt.extras.pipelines.execution import execute
+    from mt.extras.pipelines.execution import StepError, execute
     from mt.extras.pipelines.results import status_table, write_report
 
     plan, found = _checked(config, overrides, runs)
@@ -76,16 +77,22 @@ def run_pipeline(
         missing = [name for name in _step(plan, only).needs if found[name] != "done"]
         if missing:
             raise InputError(f"step {only} needs {', '.join(missing)}", "run these first")
-    elif set(found.values()) != {"done"}:
+    _refuse_unusable_devices(plan, _pending(found) if only is None else [only])
+    if only is None and _pending(found):
         log.info("%s", _plan_table(plan, jobs, keep=True, found=found))
-    execute(plan, jobs, only)
+    try:
+        execute(plan, jobs, only)
+    except StepError:
+        log.info("report: %s", write_report(plan))
+        raise
     log.info("report: %s", write_report(plan))
     return status_table(plan)
 
 
 def _checked(config: str | Path, overrides: Sequence[str], runs: str | Path) -> "tuple[Plan, dict[str, State]]":
     """Return a plan and the states of its steps; refuse one that would lose a training."""
-    from mt.extras.pipelines.records import refuse_lost_trainings, states
+    from mt.extras.pipelines.lost_trainings import refuse_lost_trainings
+    from mt.extras.pipelines.records import states
 
     plan = read_plan(config, overrides, runs)
     found = states(plan)
@@ -97,8 +104,18 @@ def _plan_table(plan: "Plan", jobs: int, keep: bool, found: "dict[str, State]") 
     from mt.extras.pipelines.estimates import estimate_costs
     from mt.extras.pipelines.results import plan_table
 
-    pending = [name for name, state in found.items() if state != "done"]
-    return plan_table(plan, found, estimate_costs(plan, pending, jobs, keep), jobs)
+    return plan_table(plan, found, estimate_costs(plan, _pending(found), jobs, keep), jobs)
+
+
+def _pending(found: "dict[str, State]") -> list[str]:
+    return [name for name, state in found.items() if state != "done"]
+
+
+def _refuse_unusable_devices(plan: "Plan", names: Sequence[str]) -> None:
+    """Refuse steps that cannot run on this machine, though others could."""
+    from mt.extras.pipelines.unmet_needs import unusable_devices
+
+    plan.pipeline.refuse(list(unusable_devices(plan, names)))
 
 
 def pipeline_status(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:
@@ -115,7 +132,7 @@ def slurm_script(config: str | Path, overrides: Sequence[str] = (), runs: str | 
     from mt.extras.pipelines.slurm import slurm_script
 
     plan, found = _checked(config, overrides, runs)
-    return slurm_script(plan, tuple(overrides), Path(runs), [name for name in found if found[name] != "done"])
+    return slurm_script(plan, tuple(overrides), Path(runs), _pending(found))
 
 
 def _step(plan: "Plan", name: str) -> "Step":
@@ -140,7 +157,13 @@ def _check_search(plan: "Plan", step: "Step") -> None:
     models = [ModelDir(model) for model in step.models()] or [ModelDir(step.output)]
     try:
         request = SearchRequest.of(search, getattr(settings, "n_best", None) or 1)
-        check_choice(models[0], EngineChoice(**choice, sampling=request.sampling is not None), models[1:])
+        engine = EngineChoice(**choice, sampling=request.sampling is not None)
+        by_torch = check_choice(models[0], engine, models[1:]) is not None or engine.engine.startswith("torch")
+        writer = plan.writer(models[0].root)
+        lacks_shortlist = writer and writer.config and not writer.config.decoding.shortlist
+        if getattr(settings, "shortlist", None) and lacks_shortlist and not by_torch:  # torch ignores it
+            hint = "leave out `shortlist`, or set decoding.shortlist in its training"
+            raise InputError(f"{models[0].root} has no shortlist", hint)
     except InputError as error:
         place = plan.pipeline.origin("steps", step.name, step.kind)
         raise InputError(f"{place}: step {step.name}: {error.message}", error.hint) from None

@@ -18,6 +18,11 @@ from mt.errors import InputError
 TORCH_THREADS = threading.Lock()
 
 
+def usable_devices() -> dict[str, bool]:
+    """Return the kinds of devices, the best first, and whether this machine has them."""
+    return {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+
+
 def choose_device(wanted: str, key: str = "training.device", local_rank: int = 0) -> torch.device:
     """Return the named device, or the best available for `auto`.
 
@@ -29,7 +34,7 @@ def choose_device(wanted: str, key: str = "training.device", local_rank: int = 0
     Raises:
         InputError: this machine has no such device.
     """
-    usable = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    usable = usable_devices()
     if wanted == "auto":
         wanted = next(name for name, available in usable.items() if available)
     if wanted not in usable:

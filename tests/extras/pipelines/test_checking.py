@@ -5,13 +5,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from command import mt
 from conftest import CONFIG
 from mt.api.pipelines import read_plan
 from mt.errors import InputError
 from mt.extras.pipelines.records import note_attempt
-from pipeline_helpers import TEACHERS, make_pipeline
+from pipeline_helpers import FEW, TEACHERS, make_pipeline
 
 TRANSLATED = "distill: {model: [{step: teacher_1}, {step: teacher_2}], input: train.en, beam: 2, closest_to: train.xx}"
 STUDENT = "{source: train.en, target: {step: translated}, synthetic: true}"
@@ -177,6 +178,24 @@ BAD = {
         ":16: ",
         "tag: must be one word",
     ),
+    "no test text": (
+        "{seed: 2,",
+        "{data.test: null, seed: 2,",
+        ":18: steps.final.eval.model: runs/tiny-student/teacher_2 has no test set",
+        "",
+    ),
+    "no shortlist": (
+        "source: valid.en",
+        "shortlist: true, source: valid.en",
+        ":18: step final: runs/tiny-student/student has no shortlist",
+        "set decoding.shortlist in its training",
+    ),
+    "a reason to keep and to drop": (
+        TRANSLATED,
+        "clean: {config: tiny.yaml, keep: identical, drop: [language, identical]}",
+        ":16: ",
+        "identical is to be kept and to be dropped",
+    ),
     "half a test text": (", reference: valid.xx", "", ":18: ", "source and reference go together"),
     "n best of nothing": ("closest_to: train.xx", "n_best: 3", ":16: ", "belongs to closest_to"),
     "no steps": ("name: tiny-student\nsteps:", "name: tiny-student\nset: {a: 1}\nstep:", "", "unknown key"),
@@ -194,6 +213,8 @@ def test_bad_input_is_refused_with_file_and_line(name: str, folder: Path) -> Non
     text = TEACHERS.rstrip("\n") + f"\n  {REVERSE}\n  {OTHER}\n"
     if name == "names that differ by case":
         text = TEACHERS
+    if name == "no test text":
+        text = text.replace("{step: student}, source: valid.en, reference: valid.xx", "{step: teacher_2}")
     if name == "an output that is read by its path":
         text = text.replace("{step: translated}", "trans.xx")
     assert old in text
@@ -243,6 +264,24 @@ def test_a_filter_is_checked_too(folder: Path) -> None:
     mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=folder)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has such a device")
+def test_a_device_is_looked_for_where_a_step_is_to_run(folder: Path) -> None:
+    command = ["pipeline", "pipeline.yaml"]
+    text = TEACHERS.replace("{seed: 2,", "{seed: 2, training.device: cuda,").replace("beam: 2", "beam: 2, device: cuda")
+    (folder / "pipeline.yaml").write_text(text)
+    for words in (["--dry-run"], [], ["--step", "teacher_2"]):
+        refused = mt(*command, *words, cwd=folder, code=2).stderr
+        assert "pipeline.yaml:14: steps.teacher_2.train.set.training.device: this machine has no usable cuda" in refused
+        assert ("pipeline.yaml:16: steps.translated.distill.device: this" in refused) == (len(words) < 2)
+    mt(*command, "--emit", "slurm", cwd=folder)
+    assert not (folder / "runs").exists()
+
+
+def test_torch_ignores_a_shortlist_that_is_not_there(folder: Path) -> None:
+    (folder / "pipeline.yaml").write_text(TEACHERS.replace("beam: 2,", "beam: 2, shortlist: true,"))
+    read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")  # of two models
+
+
 def test_models_of_one_text_may_be_validated_on_several(folder: Path) -> None:
     other = "{seed: 2, data.test: null, data.valid: %s,"
     command = ["pipeline", "pipeline.yaml", "--emit", "slurm"]
@@ -287,6 +326,29 @@ def test_values_for_all_steps_give_way_to_a_steps_own(folder: Path) -> None:
     assert config is not None
     assert (config.seed, config.training.max_steps, config.data.root) == (2, 8, str(folder / "texts"))
     assert plan.steps["student"].config.seed == 7  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("place", ["set", "steps.teacher_1.train.set"])
+def test_set_replaces_a_value_however_the_file_writes_its_key(place: str, folder: Path) -> None:
+    values = "{training: {learning_rate: 0.001}, training.max_steps: 6}"
+    both = {"set": values, "steps.teacher_1.train.set": "{}"}
+    if place != "set":
+        both = {"set": "{}", place: values}
+    text = TEACHERS.replace("steps:", f"set: {both['set']}\nsteps:", 1)
+    (folder / "pipeline.yaml").write_text(text.replace(f"{{seed: 1, {FEW}}}", both["steps.teacher_1.train.set"]))
+    given = [f"root={folder}", f"{place}.training.max_steps=9"]
+    config = read_plan(folder / "pipeline.yaml", given, folder / "runs").steps["teacher_1"].config
+    assert config is not None
+    assert (config.training.max_steps, config.training.learning_rate) == (9, 0.001)
+    given[1] = f"{place}.training.max_steps=few"
+    with pytest.raises(InputError, match=rf"{place}.training.max_steps=few: training.max_steps: must be"):
+        read_plan(folder / "pipeline.yaml", given, folder / "runs")
+
+
+def test_a_key_of_a_training_is_refused_with_the_form_that_works(folder: Path) -> None:
+    (folder / "pipeline.yaml").write_text(TEACHERS)
+    words = ["pipeline", "pipeline.yaml", "--set", "training.max_steps=9"]
+    assert "steps.NAME.train.set.training" in mt(*words, cwd=folder, code=2).stderr
 
 
 @pytest.mark.slow
@@ -352,6 +414,13 @@ def test_a_run_is_not_overwritten_by_a_pipeline(folder: Path) -> None:
     (folder / "pipeline.yaml").write_text(TEACHERS.replace("name: tiny-student", "name: mine"))
     refused = mt("pipeline", "pipeline.yaml", cwd=folder, code=2).stderr
     assert "pipeline.yaml:1: runs/mine is the run of a training" in refused
+
+
+def test_a_pipelines_folder_is_not_the_run_of_a_training(folder: Path) -> None:
+    (folder / "runs" / "ours" / ".pipeline").mkdir(parents=True)
+    refused = mt("train", "tiny.yaml", "--set", "name=ours", cwd=folder, code=2).stderr
+    assert "runs/ours is the folder of a pipeline" in refused
+    assert [path.name for path in (folder / "runs" / "ours").iterdir()] == [".pipeline"]
 
 
 def test_options_may_come_before_the_file(folder: Path) -> None:

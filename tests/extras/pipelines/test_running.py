@@ -17,7 +17,7 @@ from command import Command, mt
 from conftest import made_once
 from mt.api.pipelines import read_plan
 from mt.extras.pipelines import execution
-from mt.extras.pipelines.records import output_digest
+from mt.extras.pipelines.records import output_digest, step_key, write_record
 from pipeline_helpers import TEACHERS, WHOLE, commands_of, make_pipeline, products, run, run_with_kills
 
 STEPS = ["teacher_1", "teacher_2", "translated", "student", "final"]
@@ -161,6 +161,52 @@ def test_a_training_is_never_continued_with_other_text(again: Path) -> None:
     assert script.count("sbatch") == 5
 
 
+def test_a_training_is_not_deleted_by_a_step_of_another_kind(again: Path) -> None:
+    (again / "pipeline.yaml").write_text("""\
+name: tiny-student
+steps:
+  teacher_2: {eval: {model: runs/tiny-student/teacher_1, source: test.en, reference: test.xx}}
+""")
+    refused = run(again, code=2).stderr
+    assert "pipeline.yaml:3: runs/tiny-student/teacher_2 holds a training" in refused
+    assert (again / "runs" / "tiny-student" / "teacher_2" / "checkpoints" / "step-00000008").is_dir()
+
+
+def test_a_key_has_a_models_test_set_and_the_roles_of_models(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(again)
+    own = "  own: {eval: {model: {step: student}}}\n"
+    Path("pipeline.yaml").write_text(TEACHERS + own)
+    steps = read_plan("pipeline.yaml").steps
+    before = {name: step_key(steps[name]) for name in ("own", "final", "student")}
+    text = Path("test.en").read_text()
+    Path("test.en").write_text(f"j{text[1:]}" if text[0] != "j" else f"a{text[1:]}")
+    after = {name: step_key(steps[name]) for name in ("own", "final")}
+    assert before["own"] != after["own"], "its scores would be those of the other text"
+    assert before["final"] == after["final"]
+    Path("test.en").unlink()
+    assert step_key(steps["own"]), "the run has a copy"
+    Path("test.en").write_text(text)
+    Path("pipeline.yaml").write_text(
+        TEACHERS.replace("init_from: {step: teacher_1}", "distill_from: [{step: teacher_1}]")
+    )
+    assert step_key(read_plan("pipeline.yaml").steps["student"]) != before["student"]
+
+
+def test_damaged_records_and_scores_are_left_out(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = again / "runs" / "tiny-student" / ".pipeline" / "final.json"
+    content = json.loads(record.read_text())
+    for changed in ({"seconds": "long"}, {"scores": [1]}, {"scores": [{"bleu": [1]}]}):
+        record.write_text(json.dumps(content | changed))
+        assert states(again)["final"] == "new"
+    record.write_text(json.dumps(content | {"scores": [{"bleu": "high"}, {}]}))
+    assert states(again)["final"] == "done"
+    monkeypatch.chdir(again)
+    plan = read_plan("pipeline.yaml")
+    for text in ("", "[]", "{}", '{"results": [1]}', '{"results": [{"bleu": []}]}'):
+        (plan.steps["student"].output / "eval" / "test.json").write_text(text)
+        assert write_record(plan, plan.steps["student"], "key").scores == []
+
+
 def test_settings_that_come_too_late_are_refused(again: Path) -> None:
     later = TEACHERS.replace("validate_every: 8", "validate_every: 8, learning_rate: 0.002")
     (again / "pipeline.yaml").write_text(later)
@@ -278,6 +324,19 @@ def test_a_failed_step_names_itself_and_the_reason(again: Path) -> None:
     assert "pipeline.yaml:15: step translated failed: " in done.stderr
     assert "translations.txt: this is a folder, not a file" in done.stderr
     assert "student: mt train" not in done.stderr
+
+
+def test_all_failures_are_named_and_reported(again: Path) -> None:
+    model = "model: runs/tiny-student/teacher_1, input: test.en, greedy: true"
+    steps = "".join(f"  {name}: {{distill: {{{model}}}}}\n" for name in ("one", "two"))
+    (again / "pipeline.yaml").write_text(f"name: both\nsteps:\n{steps}")
+    for name in ("one", "two"):
+        (again / "runs" / "both" / name / "translations.txt").mkdir(parents=True)
+    done = run(again, "--jobs", "2", code=2)
+    error = done.stderr[done.stderr.index("mt: ") :]
+    assert "pipeline.yaml:3: step one failed: " in error
+    assert "pipeline.yaml:4: step two failed: " in error
+    assert "0 of 2 steps are done" in (again / "runs" / "both" / "report.html").read_text()
 
 
 @pytest.mark.skipif(not hasattr(os, "waitid"), reason="the system cannot wait without reaping")

@@ -105,6 +105,7 @@ def test_a_decoder_of_one_layer_is_for_little_text(pairs: int, layers: tuple[int
     options = InitOptions("tiny", "en", "xx", train, None, None, None, "auto")
     _, pipeline, _ = draft_pipeline(options, lambda *_: (text, ""), "", tmp_path / "tiny.yaml")
     (tmp_path / "pipeline.yaml").write_text(pipeline)
+    assert f"#     mt train --config {tmp_path}/tiny-student.yaml" in pipeline
     steps = read_plan(tmp_path / "pipeline.yaml", [f"root={tmp_path}"], tmp_path / "runs").steps
     for name in ("teacher", "student"):
         model = steps[name].config.model  # type: ignore[union-attr]

@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mt.bundle.load_translator import read_config
 from mt.bundle.pretrained import Pretrained, start_differences
 from mt.config import Config, FromTrain
 from mt.config.problems import Problem
@@ -19,6 +18,7 @@ from mt.extras.pipelines.loading import problem
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import may_write
 from mt.extras.pipelines.schema import Distill, Export
+from mt.extras.pipelines.unmet_needs import config_of, missing_test_set
 from mt.metrics.comet import find_checkpoint
 from mt.pipeline.preflight import check_requirements
 from mt.storage.find_model import find_model
@@ -99,6 +99,7 @@ class _Checker:
             if not 2 <= (settings.n_best or beam) <= beam:
                 message = f"needs 2 or more translations, and no more than the beam of {beam} has"
                 yield self._problem(step, message, "n_best" if settings.n_best else "closest_to")
+        yield from missing_test_set(self._plan, step)
         models = step.models()
         for other in models[1:]:
             if self._differ(self._vocabulary(models[0]), self._vocabulary(other)):
@@ -124,8 +125,7 @@ class _Checker:
                 yield self._problem(step, reason, "training.distill_from")
 
     def _config_of(self, model: Path) -> Config:
-        writer = self._plan.writer(model)
-        return writer.config if writer and writer.config else read_config(find_model(model, self._plan.folder))
+        return config_of(self._plan, model)
 
     def _vocabulary(self, model: Path) -> Any:
         """Return what determines the vocabulary of a model: its files, or the settings and text of its tokenizer."""

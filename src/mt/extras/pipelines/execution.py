@@ -65,7 +65,15 @@ def execute(plan: Plan, jobs: int, only: str | None = None) -> None:
         hint = "run the same command to resume"
         raise StoppedError(stop.signal, f"pipeline {plan.pipeline.file.name} was stopped", hint)
     if runner.failures:
-        raise runner.failures[0]
+        raise _joined(runner.failures)
+
+
+def _joined(failures: list[BaseException]) -> BaseException:
+    """Return one error with all messages and the first exit code, or the first that is a bug."""
+    known = [failure for failure in failures if isinstance(failure, MtError)]
+    if len(known) < len(failures) or len(failures) == 1:
+        return next((failure for failure in failures if not isinstance(failure, MtError)), failures[0])
+    return StepError(known[0].exit_code, "\n".join(failure.message for failure in known), known[0].hint)
 
 
 class _Runner:

@@ -1,5 +1,6 @@
 """Pipeline files: parsing, and validation of each step with all problems at once."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +11,11 @@ from pydantic import ValidationError
 
 from mt.config.base import Section
 from mt.config.loading import Origin, parse_tree, read_limited, report_problems
-from mt.config.problems import Problem, explain
+from mt.config.problems import SECTIONS, Problem, explain
 from mt.config.suggestions import similar
 from mt.config.yaml_tree import TreePath, parse_yaml
 from mt.errors import InputError, MtError
-from mt.extras.pipelines.schema import KINDS, STEP_NAME, PipelineFile, Place, StepSettings
+from mt.extras.pipelines.schema import KINDS, STEP_NAME, OnCorpus, PipelineFile, Place, StepSettings
 
 _S = TypeVar("_S", bound=Section)
 _NEEDED = "A pipeline needs `name` and `steps`."
@@ -39,18 +40,45 @@ class Pipeline:
         if problems:
             raise InputError(report_problems(problems, str(self.path), self.origins))
 
+    def merged_set(self, name: str) -> dict[str, Any]:
+        """Return the values for a step's configuration by dotted key: those of the pipeline, then its own."""
+        kind, settings = self.steps[name]
+        if not isinstance(settings, OnCorpus):
+            return {}
+        merged: dict[str, Any] = {}
+        for prefix, values in ((("set",), self.file.set), (("steps", name, kind, "set"), settings.set)):
+            # `section: {key: ...}` and `section.key` may both be there; what --set gave replaces the file's.
+            entries = sorted(_entries(values), key=lambda entry: self._nearest((*prefix, *entry[0]))[0] == math.inf)
+            merged |= {".".join(path): value for path, value in entries}
+        return merged
+
     def set_path(self, name: str, key: str) -> TreePath:
         """Return the path of a step's value for a key of its configuration: `set`, or `config` where it has none."""
         step: TreePath = ("steps", name, self.steps[name][0])
         section, _, rest = key.partition(".")
-        own = ((*step, "set", key), (*step, "set", section, rest), ("set", key), ("set", section, rest))
-        return next((path for path in own if path in self.origins), (*step, "config"))
+        for prefix in ((*step, "set"), ("set",)):
+            paths = [path for path in ((*prefix, key), (*prefix, section, rest)) if path in self.origins]
+            if paths:
+                return max(paths, key=lambda path: self.origins[path][0] == math.inf)
+        return (*step, "config")
 
     def origin(self, *path: str | int) -> str:
         """Return file and line of a key, or of the nearest one around it."""
+        return self._nearest(path)[1]
+
+    def _nearest(self, path: TreePath) -> Origin:
         while path not in self.origins:
             path = path[:-1]
-        return self.origins[path][1]
+        return self.origins[path]
+
+
+def _entries(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the values of `set` with their paths, those of sections one by one."""
+    for key, value in values.items():
+        if key in SECTIONS and isinstance(value, Mapping):
+            yield from (((key, name), each) for name, each in value.items())
+        else:
+            yield (key,), value
 
 
 def is_pipeline(path: Path) -> bool:
@@ -104,7 +132,10 @@ def _validated(model: type[_S], tree: Any, prefix: TreePath, problems: list[Prob
         return model.model_validate(tree)
     except ValidationError as error:
         found = explain(error, tree, lambda _, path: (None, Place if len(path) > 1 else model))
-        problems += [problem(each.message, *prefix, *each.path) for each in found]
+        for each in found:
+            section = each.path[0] if model is PipelineFile and each.path[0] in SECTIONS else ""
+            remedy = f"is of a training; the keys are those of steps.NAME.train.set.{section}, or of all, set.{section}"
+            problems.append(problem(remedy if section else each.message, *prefix, *each.path))
         return None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from mt.config import Config, load_config
 from mt.config.loading import as_yaml, parse_tree, read_limited
-from mt.config.problems import SECTIONS, Problem
+from mt.config.problems import Problem
 from mt.config.suggestions import similar
 from mt.errors import InputError
 from mt.extras.pipelines.loading import Pipeline, as_place, is_place, places, problem
@@ -79,7 +79,7 @@ class Plan:
 
     @property
     def records(self) -> Path:
-        return self.folder / ".pipeline"
+        return RunDir(self.folder).pipeline
 
     def writer(self, path: Path) -> Step | None:
         """Return the step that writes a file or folder."""
@@ -119,22 +119,12 @@ def make_plan(pipeline: Pipeline, runs: Path) -> Plan:
     return Plan(pipeline, folder, {name: _make_step(pipeline, folder, outputs, name, needs[name]) for name in order})
 
 
-def merged_set(pipeline: Pipeline, settings: StepSettings) -> dict[str, Any]:
-    """Return the values for a step's configuration by dotted key: those of the pipeline, then its own."""
-    merged: dict[str, Any] = {}
-    for values in (pipeline.file.set, settings.set if isinstance(settings, OnCorpus) else {}):
-        for key, value in values.items():
-            inner = key in SECTIONS and isinstance(value, Mapping)
-            merged |= {f"{key}.{name}": each for name, each in value.items()} if inner else {key: value}
-    return merged
-
-
 def _all_places(pipeline: Pipeline, name: str) -> Iterator[tuple[tuple[str | int, ...], Place]]:
     """Yield the places that a step names, those in the values of its configuration included."""
     kind, settings = pipeline.steps[name]
     for path, place in places(settings):
         yield ("steps", name, kind, *path), place
-    for key, value in merged_set(pipeline, settings).items() if isinstance(settings, OnCorpus) else ():
+    for key, value in pipeline.merged_set(name).items():
         yield from _places_in(value, pipeline.set_path(name, key))
 
 
@@ -259,7 +249,7 @@ def _make_step(
 
 def _overrides(pipeline: Pipeline, name: str, settings: StepSettings, path: Path, path_of: Any) -> list[str]:
     """Return the `--set` arguments of a step; paths of texts in them are relative to its data.root."""
-    values = merged_set(pipeline, settings)
+    values = pipeline.merged_set(name)
     if pipeline.file.root is not None:
         values = {"data.root": pipeline.file.root} | values
     root = values.get("data.root")

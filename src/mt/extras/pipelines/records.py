@@ -1,5 +1,6 @@
 """Records of finished steps: a key of the command and its inputs, digests of the outputs, costs and scores."""
 
+import contextlib
 import json
 import os
 import time
@@ -9,24 +10,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from mt.bundle.pretrained import Pretrained, learned_files
-from mt.config import parse_config
+from pydantic import TypeAdapter
+
+from mt.bundle.pretrained import learned_files
+from mt.config import load_config
 from mt.data.prepare import drop_missing_sources, input_digests
 from mt.errors import InputError
+from mt.evaluation.texts import owner
 from mt.extras.pipelines.plan import Plan, Step
-from mt.pipeline.resume import recorded_inputs, refuse_changes
 from mt.storage import atomic, manifest
 from mt.storage.find_model import find_model
 from mt.storage.run_dir import ModelDir, RunDir
 from mt.storage.stage import stage_key
 
-_LENGTH = ("max_steps", "max_epochs", "minutes")  # of a training, which a change of them goes on with
-# Settings without effect on a training that has ended
-_LEARNING = (
-    *("learning_rate", "schedule", "warmup_steps", "betas", "eps", "weight_decay", "clip_norm", "ema_decay"),
-    *("label_smoothing", "r_drop", "distill_weight", "guided_alignment"),
-)
 _PATHS = frozenset("root source target file folder source_file target_file init_from distill_from".split())
+Score = dict[str, str | float | None]
 State = Literal["done", "new", "changed", "lost", "waiting"]
 
 
@@ -49,7 +47,10 @@ class Record:
     core_seconds: float
     disk: int
     ended: str
-    scores: list[dict[str, Any]] = field(default_factory=list)
+    scores: list[Score] = field(default_factory=list)
+
+
+_RECORD, _SCORES = TypeAdapter(Record), TypeAdapter(list[Score])  # which refuse damaged values
 
 
 def read_record(plan: Plan, step: Step) -> Record | None:
@@ -59,9 +60,14 @@ def read_record(plan: Plan, step: Step) -> Record | None:
 
 def _read(path: Path) -> Record | None:
     try:
-        return Record(**json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError):
+        return _RECORD.validate_json(path.read_bytes())
+    except (OSError, ValueError):
         return None
+
+
+def has_records(plan: Plan) -> bool:
+    """Return True if any step has finished."""
+    return any(map(_read, plan.records.glob("*.json")))
 
 
 def write_record(plan: Plan, step: Step, key: str) -> Record:
@@ -115,8 +121,23 @@ def step_key(step: Step) -> str:
     values = {} if config is None else _without_paths(config.model_dump(mode="json", exclude_defaults=True))
     digests = {} if config is None else input_digests(config.data)
     options = step.settings.model_dump(exclude_defaults=True, exclude={"config", "set", "output", *step.places})
-    given = {key: len(paths) for key, paths in step.places.items()}
+    given: dict[str, Any] = {key: len(paths) for key, paths in step.places.items()}
+    if config is not None and config.training.distill_from:  # which of the models that it reads are teachers
+        given["distill_from"] = len(config.training.distill_from)
+    if step.kind == "eval" and step.text("source") is None:
+        given["test"] = _test_set(find_model(step.models()[0], Path()))
     return stage_key(step.kind, options, values, digests, given, [input_digest(path) for path in step.reads])
+
+
+def _test_set(model: ModelDir) -> dict[str, Any] | None:
+    """Identify the text that a model is scored on where no other is given."""
+    run = owner(model)
+    if run is None:
+        return None
+    try:
+        return input_digests(load_config(run.config).data.model_copy(update={"train": (), "valid": None}))
+    except InputError:  # a text is gone, and the run has its own copy
+        return None
 
 
 def _without_paths(values: Any) -> Any:
@@ -188,11 +209,16 @@ def _lost_files(plan: Plan, step: Step) -> list[Path]:
     return [path for path in read if not path.exists() and plan.writer(path) is step]
 
 
-def _scores(step: Step) -> list[dict[str, Any]]:
-    paths = {"train": RunDir(step.output).scores.glob("test.json"), "eval": step.output.glob("*.json")}
+def _scores(step: Step) -> list[Score]:
+    """Return the scores that a step wrote, without those of damaged files."""
+    found = list[Score]()
     names = ("target_lang", "method", "bleu", "bleu_low", "bleu_high", "chrf", "ter")
-    results = (result for path in paths.get(step.kind, ()) for result in json.loads(path.read_bytes())["results"])
-    return [{name: result.get(name) for name in names} for result in results]
+    paths = {"train": RunDir(step.output).scores.glob("test.json"), "eval": step.output.glob("*.json")}
+    for path in paths.get(step.kind, ()):
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+            results = json.loads(path.read_bytes())["results"]
+            found += _SCORES.validate_python([{name: result.get(name) for name in names} for result in results])
+    return found
 
 
 def states(plan: Plan) -> dict[str, State]:
@@ -210,51 +236,3 @@ def states(plan: Plan) -> dict[str, State]:
         else:
             found[name] = "done" if record.digest == output_digest(plan, step) else "lost"
     return found
-
-
-def refuse_lost_trainings(plan: Plan, found: dict[str, State]) -> None:
-    """Refuse a plan by which a training would have to resume with other inputs than it began with.
-
-    Raises:
-        InputError: what changed, and what to do.
-    """
-    # A training begins after all that it needs, so a new step before it was added since; or its record was deleted.
-    is_recorded = any(map(_read, plan.records.glob("*.json")))
-    for name, step in plan.steps.items():
-        run = RunDir(step.output)
-        if step.kind != "train" or found[name] == "done" or not run.checkpoint_steps():
-            continue
-        place = f"{plan.pipeline.origin('steps', name)}: step {name}"
-        for other in filter(plan.upstream(name).__contains__, plan.steps):
-            is_added = found[other] == "new" and is_recorded and not plan.steps[other].output.exists()
-            if found[other] == "changed" or is_added:
-                change = "is new" if is_added else "runs again: its command, input or output has changed"
-                message = f"{place} has a training in {run.root}, and its input, step {other}, {change}"
-                raise InputError(message, f"undo that, or remove {run.root} to train again, or rename the pipeline")
-        try:
-            _refuse_other_settings(plan, step, run, found[name] == "waiting")
-        except InputError as error:
-            raise InputError(f"{place}: {error.message}", f"undo the change, or remove {run.root}") from None
-
-
-def _refuse_other_settings(plan: Plan, step: Step, run: RunDir, is_waiting: bool) -> None:
-    """Refuse settings and, unless it waits for them, inputs that a run cannot resume with or that come too late."""
-    assert step.config is not None
-    if is_waiting and any(getattr(source, "optional", False) for source in step.config.data.train):
-        return  # which of them will be there is not known
-    config = drop_missing_sources(step.config)
-    digests = None
-    if not is_waiting:
-        digests = input_digests(config.data) | Pretrained.find(config, plan.folder, recorded_inputs(run)).identities()
-    refuse_changes(run, config, digests)
-    now, earlier = config.training, parse_config(run.config.read_bytes(), str(run.config)).training
-    changed = [key for key in (*_LENGTH, *_LEARNING) if getattr(now, key) != getattr(earlier, key)]
-    if changed and changed[0] in _LEARNING and _is_finished(run):
-        raise InputError(f"{run.root} is trained to its end, and training.{changed[0]} would change nothing any more")
-
-
-def _is_finished(run: RunDir) -> bool:
-    try:
-        return bool(manifest.read_manifest(run.model.root)["steps"] >= run.checkpoint_steps()[-1])
-    except (manifest.DamagedError, KeyError):
-        return False

@@ -78,8 +78,9 @@ def _costs(records: list[Record]) -> list[str]:
 def _scores(record: Record | None) -> list[str]:
     """Return BLEU and chrF of beam search, or of the last method, in the first language."""
     scores = record.scores if record else []
-    best = next((each for each in scores if each["method"] == "beam"), scores[-1] if scores else {})
-    return ["-" if best.get(key) is None else f"{best[key]:.1f}" for key in ("bleu", "chrf")]
+    best = next((each for each in scores if each.get("method") == "beam"), scores[-1] if scores else {})
+    values = [best.get(key) for key in ("bleu", "chrf")]
+    return [f"{value:.1f}" if isinstance(value, float) else "-" for value in values]
 
 
 def _estimated(cost: StepCost | None) -> list[str]:

@@ -121,7 +121,10 @@ class Clean(OnCorpus):
     repair: bool = False
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield selections without scores or threshold, and two of them at once."""
+        """Yield selections without scores or threshold, two of them at once, and pairs to keep and to drop."""
+        dropped = (*self.drop, *(() if self.scores is None else ("low-score",)))
+        if both := [reason for reason in self.keep if reason in dropped]:
+            yield Rule(("keep", "drop"), f"{both[0]} is to be kept and to be dropped")
         if self.min_score is not None and self.keep_share is not None:
             yield Rule(("min_score", "keep_share"), "min_score and keep_share contradict each other")
         if self.scores is None and (self.min_score, self.keep_share, self.by) != (None, None, None):

@@ -74,7 +74,7 @@ def _student(config: Config, path: Path, minutes: float | None) -> str:
     has_few = count_lines(Path(config.data.root, pair.source)) < _FEW_PAIRS
     return _STUDENT_PIPELINE.format(
         time=f"{minutes:g} minutes in all" if minutes else "`--dry-run` shows the time",
-        pipeline=shlex.quote(f"{path.stem}-student.yaml"),
+        pipeline=shlex.quote(str(path.with_name(f"{path.stem}-student.yaml"))),
         name=config.name,
         file=_in_map(path.name),
         teacher=f", set: {{{_SHAPE}}}" if has_few else "",

@@ -1,0 +1,72 @@
+"""Refusal of plans that would lose a training, or resume one with other inputs."""
+
+from mt.bundle.pretrained import Pretrained
+from mt.config import parse_config
+from mt.data.prepare import drop_missing_sources, input_digests
+from mt.errors import InputError
+from mt.extras.pipelines.plan import Plan, Step
+from mt.extras.pipelines.records import State, has_records
+from mt.pipeline.resume import recorded_inputs, refuse_changes
+from mt.storage import manifest
+from mt.storage.run_dir import RunDir
+
+_LENGTH = ("max_steps", "max_epochs", "minutes")  # of a training, which a change of them goes on with
+# Settings without effect on a training that has ended
+_LEARNING = (
+    *("learning_rate", "schedule", "warmup_steps", "betas", "eps", "weight_decay", "clip_norm", "ema_decay"),
+    *("label_smoothing", "r_drop", "distill_weight", "guided_alignment"),
+)
+
+
+def refuse_lost_trainings(plan: Plan, found: dict[str, State]) -> None:
+    """Refuse a plan by which a training would be deleted, or have to resume with other inputs than it began with.
+
+    Raises:
+        InputError: what changed, and what to do.
+    """
+    for name, step in plan.steps.items():
+        run = RunDir(step.output)
+        if step.kind != "train" and run.root.is_dir() and (run.config.is_file() or run.checkpoint_steps()):
+            place = plan.pipeline.origin("steps", name)
+            message = f"{place}: {run.root} holds a training, and step {name} is now of the kind {step.kind}"
+            raise InputError(message, f"remove {run.root}, or give the step another name")
+    # A training begins after all that it needs, so a new step before it was added since; or its record was deleted.
+    is_recorded = has_records(plan)
+    for name, step in plan.steps.items():
+        run = RunDir(step.output)
+        if step.kind != "train" or found[name] == "done" or not run.checkpoint_steps():
+            continue
+        place = f"{plan.pipeline.origin('steps', name)}: step {name}"
+        for other in filter(plan.upstream(name).__contains__, plan.steps):
+            is_added = found[other] == "new" and is_recorded and not plan.steps[other].output.exists()
+            if found[other] == "changed" or is_added:
+                change = "is new" if is_added else "runs again: its command, input or output has changed"
+                message = f"{place} has a training in {run.root}, and its input, step {other}, {change}"
+                raise InputError(message, f"undo that, or remove {run.root} to train again, or rename the pipeline")
+        try:
+            _refuse_other_settings(plan, step, run, found[name] == "waiting")
+        except InputError as error:
+            raise InputError(f"{place}: {error.message}", f"undo the change, or remove {run.root}") from None
+
+
+def _refuse_other_settings(plan: Plan, step: Step, run: RunDir, is_waiting: bool) -> None:
+    """Refuse settings and, unless it waits for them, inputs that a run cannot resume with or that come too late."""
+    assert step.config is not None
+    if is_waiting and any(getattr(source, "optional", False) for source in step.config.data.train):
+        return  # which of them will be there is not known
+    config = drop_missing_sources(step.config)
+    digests = None
+    if not is_waiting:
+        digests = input_digests(config.data) | Pretrained.find(config, plan.folder, recorded_inputs(run)).identities()
+    refuse_changes(run, config, digests)
+    now, earlier = config.training, parse_config(run.config.read_bytes(), str(run.config)).training
+    changed = [key for key in (*_LENGTH, *_LEARNING) if getattr(now, key) != getattr(earlier, key)]
+    if changed and changed[0] in _LEARNING and _is_finished(run):
+        raise InputError(f"{run.root} is trained to its end, and training.{changed[0]} would change nothing any more")
+
+
+def _is_finished(run: RunDir) -> bool:
+    try:
+        return bool(manifest.read_manifest(run.model.root)["steps"] >= run.checkpoint_steps()[-1])
+    except (manifest.DamagedError, KeyError):
+        return False
