@@ -207,6 +207,21 @@ def test_damaged_records_and_scores_are_left_out(again: Path, monkeypatch: pytes
         assert write_record(plan, plan.steps["student"], "key").scores == []
 
 
+def test_another_test_set_does_not_stop_a_pipeline(again: Path) -> None:
+    models = products(again)
+    (again / "test.en").write_text((again / "test.en").read_text().replace("a", "b"))
+    assert states(again)["teacher_1"] == "changed"
+    done = run(again)
+    assert "translated: done before" in done.stderr
+    assert "final: done before" in done.stderr
+    assert set(states(again).values()) == {"done"}
+    after = products(again)
+    assert {name: digest for name, digest in after.items() if "eval" not in name}.items() <= models.items()
+    (again / "test.en").write_text((again / "test.en").read_text().replace("b", "a"))
+    (again / "pipeline.yaml").write_text(TEACHERS.replace("{seed: 1,", "{seed: 1, decoding.beam_size: 3,"))
+    assert "step teacher_1, runs again" in run(again, code=2).stderr
+
+
 def test_settings_that_come_too_late_are_refused(again: Path) -> None:
     later = TEACHERS.replace("validate_every: 8", "validate_every: 8, learning_rate: 0.002")
     (again / "pipeline.yaml").write_text(later)

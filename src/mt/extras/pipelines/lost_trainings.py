@@ -5,7 +5,7 @@ from mt.config import parse_config
 from mt.data.prepare import drop_missing_sources, input_digests
 from mt.errors import InputError
 from mt.extras.pipelines.plan import Plan, Step
-from mt.extras.pipelines.records import State, has_records
+from mt.extras.pipelines.records import State, has_records, output_digest, read_record
 from mt.pipeline.resume import recorded_inputs, refuse_changes
 from mt.storage import manifest
 from mt.storage.run_dir import RunDir
@@ -39,7 +39,8 @@ def refuse_lost_trainings(plan: Plan, found: dict[str, State]) -> None:
         place = f"{plan.pipeline.origin('steps', name)}: step {name}"
         for other in filter(plan.upstream(name).__contains__, plan.steps):
             is_added = found[other] == "new" and is_recorded and not plan.steps[other].output.exists()
-            if found[other] == "changed" or is_added:
+            is_changed = found[other] == "changed" and not _keeps_its_model(plan, plan.steps[other])
+            if is_changed or is_added:
                 change = "is new" if is_added else "runs again: its command, input or output has changed"
                 message = f"{place} has a training in {run.root}, and its input, step {other}, {change}"
                 raise InputError(message, f"undo that, or remove {run.root} to train again, or rename the pipeline")
@@ -47,6 +48,19 @@ def refuse_lost_trainings(plan: Plan, found: dict[str, State]) -> None:
             _refuse_other_settings(plan, step, run, found[name] == "waiting")
         except InputError as error:
             raise InputError(f"{place}: {error.message}", f"undo the change, or remove {run.root}") from None
+
+
+def _keeps_its_model(plan: Plan, step: Step) -> bool:
+    """Return True for a finished training of the same configuration: just its test set may be another one.
+
+    Other text was refused for the step itself. A changed setting, even one without effect on the weights, would make
+    the steps that read the model run again, perhaps with other translations than a later training has learned from.
+    """
+    record, run = read_record(plan, step), RunDir(step.output)
+    if step.config is None or step.kind != "train" or record is None or record.digest != output_digest(plan, step):
+        return False
+    earlier = parse_config(run.config.read_bytes(), str(run.config)) if run.checkpoint_steps() else None
+    return drop_missing_sources(step.config) == earlier and _is_finished(run)
 
 
 def _refuse_other_settings(plan: Plan, step: Step, run: RunDir, is_waiting: bool) -> None:
