@@ -20,8 +20,7 @@ from types import SimpleNamespace
 FAILPOINT = "TEST_FAILPOINT"
 
 _SERVER = multiprocessing.get_context("forkserver")
-# torch imports its compiler, which takes longer than a tiny training, when it makes an optimiser.
-_PRELOAD = ["mt.cli", "mt.pipeline.run", "mt.bundle.load_translator", "datasets", "matplotlib.figure", "torch._dynamo"]
+_PRELOAD = ["mt.cli", "mt.pipeline.run", "mt.bundle.load_translator", "datasets", "matplotlib.figure"]
 _SERVER.set_forkserver_preload(_PRELOAD)
 
 

@@ -109,3 +109,33 @@ def test_verbose_logs_the_engine(trained: Path, options: list[str], engine: str)
         assert f"engine: {engine}" in verbose.stderr
     assert len(quiet.stdout.splitlines()) == 1
     assert quiet.stderr == ""
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "muon"])
+def test_a_training_imports_neither_torchs_compiler_nor_a_plotting_library(tiny: Path, optimizer: str) -> None:
+    options = ["--set", f"training.optimizer={optimizer}", "--set", "training.max_steps=4"]
+    _, _, modules, _ = fresh("train", "--config", "tiny.yaml", *options, cwd=tiny)
+    assert "torch" in modules
+    assert not {"torch._dynamo", "matplotlib", "datasets"} & modules
+
+
+def test_the_state_of_a_pipeline_imports_nothing_heavy(trained: Path, tmp_path: Path) -> None:
+    pipeline = tmp_path / "pipeline.yaml"
+    pipeline.write_text(f"name: one\nsteps: {{only: {{train: {{config: {trained}/tiny.yaml}}}}}}\n")
+    stdout, _, modules, _ = fresh("pipeline", "status", str(pipeline), cwd=trained)
+    assert "only" in stdout
+    assert not {"torch", "sacrebleu", "matplotlib", "ctranslate2"} & modules
+
+
+def test_cleaning_imports_no_plotting_library(trained: Path, tmp_path: Path) -> None:
+    options = ["--output", str(tmp_path / "clean"), "--keep", "wrong-language"]
+    _, _, modules, _ = fresh("data", "clean", "tiny.yaml", *options, cwd=trained)
+    assert "matplotlib" not in modules
+
+
+def test_distilling_with_ctranslate2_imports_no_torch(trained: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.xx"
+    _, _, modules, _ = fresh("distill", "--input", "test.en", "--output", str(output), "--greedy", cwd=trained)
+    assert len(output.read_text().splitlines()) == 12
+    assert "ctranslate2" in modules
+    assert "torch" not in modules

@@ -42,13 +42,12 @@ def score_corpus(
     Raises:
         InputError: the text cannot be read, a model has other languages, or the folder has other files.
     """
-    from mt.bundle.pretrained import learned_files
     from mt.data.prepare import drop_missing_sources
     from mt.extras.doctor.bitexts import bitexts_of
     from mt.extras.doctor.pair_scores import RAW, finished_summary, require_scores_folder, write_scores
     from mt.extras.doctor.scoring import score_pairs, survey
     from mt.extras.doctor.scoring_models import embedding_similarity
-    from mt.storage.manifest import read_manifest
+    from mt.storage.manifest import learned_files, read_manifest
     from mt.storage.stage import stage_key
 
     settings, folder = drop_missing_sources(read_config(config, overrides)), Path(output)

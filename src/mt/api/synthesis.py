@@ -44,9 +44,8 @@ def synthesize(
         InputError: there is no such model or text, or the arguments contradict each other.
     """
     from mt.bundle.load_translator import open_model
-    from mt.bundle.pretrained import learned_files
     from mt.decoding.synthesis import synthesize as write
-    from mt.storage.manifest import read_manifest
+    from mt.storage.manifest import learned_files, read_manifest
 
     if references is None and (n_best or 1) > 1:
         raise InputError("n_best belongs to references", "give both, or neither")

@@ -131,10 +131,11 @@ def _json(value: Any) -> str:
 
 def _write_extras(config: "Config", run_dir: "RunDir") -> Iterator[str]:
     """Write the exports and the report; yield lines of the summary."""
-    from mt.extras.export.exporting import write_exports
-    from mt.extras.reporting.report import update_report
-
     if config.exports:
+        from mt.extras.export.exporting import write_exports
+
         yield write_exports(config, run_dir)
     if config.training.report:
+        from mt.extras.reporting.report import update_report
+
         yield f"report: {update_report(run_dir)}"

@@ -22,6 +22,7 @@ from mt.data.tokenizer_kinds import TextTokenizer
 from mt.errors import InputError
 from mt.model.build import TranslationModel
 from mt.storage.find_model import find_model
+from mt.storage.manifest import learned_files
 from mt.storage.run_dir import ModelDir
 from mt.text.languages import TERM_TAGS
 
@@ -211,11 +212,6 @@ def start_differences(start: Config, config: Config) -> list[str]:
     if start.tokenizer.shared != config.tokenizer.shared:
         different.append("tokenizer.shared")
     return different
-
-
-def learned_files(files: Mapping[str, Any]) -> dict[str, Any]:
-    """Select a manifest's weights and tokenizers; other files, with measured speeds say, change without training."""
-    return {name: f for name, f in files.items() if name.endswith(".safetensors") or name.startswith("tokenizer/")}
 
 
 def _require_layers(chosen: tuple[int, ...], key: str, ours: int, theirs: int) -> None:

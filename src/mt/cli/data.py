@@ -155,7 +155,6 @@ def clean(
     from mt.extras.doctor.check import check_corpus
     from mt.extras.doctor.clean import check_output as check_folder
     from mt.extras.doctor.clean import dropping_rules, write_clean
-    from mt.extras.doctor.html_report import scores_page
     from mt.extras.doctor.pair_scores import load_scores
     from mt.extras.doctor.repair import require_ftfy
 
@@ -172,7 +171,11 @@ def clean(
         require_ftfy()
     judged = None if scores is None else load_scores(scores, by or "score", min_score, keep_share)
     report = check_corpus(settings, runs, 1, dropped_for, repair, judged, max_per_template or 0)
-    pages = {} if judged is None else {"scores.html": scores_page(judged.values, judged.sources, judged.threshold)}
+    pages = {}
+    if judged is not None:
+        from mt.extras.doctor.html_report import scores_page
+
+        pages["scores.html"] = scores_page(judged.values, judged.sources, judged.threshold)
     cleaned = write_clean(report, output, dropped_for, pages)
     print_result(cleaning_table(cleaned.counts))
     if cleaned.repaired:

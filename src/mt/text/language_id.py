@@ -1,6 +1,8 @@
 """Language identification with py3langid."""
 
 from collections.abc import Sequence
+from copy import copy
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -59,12 +61,18 @@ class Detector:
     def library(self) -> "LanguageIdentifier":
         """Return the loaded identifier."""
         if self._identifier is None:
-            from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-            identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+            identifier = copy(_all_languages())
             identifier.set_languages([code for code in identifier.nb_classes if code in self._candidates])
             self._identifier = identifier
         return self._identifier
+
+
+@cache
+def _all_languages() -> "LanguageIdentifier":
+    """Return the identifier of all languages, which takes half a second to read."""
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
 class LanguageCheck:

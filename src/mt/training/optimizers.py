@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from mt.config import TrainingConfig
+from mt.training.adam import Adam, AdamW
 from mt.training.muon import CombinedOptimizer, Muon, matrices
 
 MUON_MOMENTUM = 0.95
@@ -13,7 +14,7 @@ MUON_MOMENTUM = 0.95
 
 def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer | CombinedOptimizer:
     """Build fused Adam or AdamW; or Muon for the matrices of the blocks, with AdamW for the other parameters."""
-    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+    kind = Adam if config.optimizer == "adam" else AdamW
     weights = [each for each in matrices(model) if each[0].requires_grad] if config.optimizer == "muon" else []
     taken = {id(weight) for weight, _ in weights}
     adam = kind(

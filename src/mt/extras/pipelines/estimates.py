@@ -6,8 +6,7 @@ The factors between a training step and the other commands were measured once (d
 import contextlib
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from mt.bundle.pretrained import Pretrained
@@ -15,6 +14,7 @@ from mt.config import Config, PairFiles, Source
 from mt.console import log
 from mt.errors import MtError
 from mt.extras.doctor.scoring import random_interval
+from mt.extras.pipelines.costs import StepCost, cores_per_step
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.planning.corpus_sample import train_on_sample
 from mt.extras.planning.dry_run import Texts, read_texts
@@ -22,7 +22,6 @@ from mt.extras.planning.estimate import estimate, scoring_cost
 from mt.extras.planning.probe import Measurements, probe
 from mt.storage import atomic
 from mt.storage.stage import stage_key
-from mt.system.cpus import usable_cores
 from mt.text.lines import read_lines
 
 _START = 6.0  # seconds until a command works
@@ -36,21 +35,6 @@ _FORWARD = 0.28  # of a training step's time: without gradients, in batches that
 _SCORE_BYTES, _WEIGHT_BYTES = 160, 4
 
 
-@dataclass(frozen=True)
-class StepCost:
-    """The estimated cost of a step: seconds, and bytes on the disk; None: unknown."""
-
-    seconds: float | None = None
-    disk: int | None = None
-
-
-def cores_per_step(jobs: int) -> int:
-    """Return the cores that each of so many steps has if they run at once; OMP_NUM_THREADS limits those of all."""
-    threads = os.environ.get("OMP_NUM_THREADS", "")
-    cores = int(threads) if threads.isdecimal() and int(threads) else usable_cores()
-    return max(1, cores // jobs)
-
-
 def estimate_costs(plan: Plan, names: list[str], jobs: int = 1, keep: bool = True) -> dict[str, StepCost]:
     """Estimate the cost of some steps if `jobs` run at once; with `keep` the timings are kept for the next time."""
     given = os.environ.get("OMP_NUM_THREADS")
@@ -61,16 +45,6 @@ def estimate_costs(plan: Plan, names: list[str], jobs: int = 1, keep: bool = Tru
     finally:
         os.environ.pop("OMP_NUM_THREADS", None)
         os.environ |= {} if given is None else {"OMP_NUM_THREADS": given}
-
-
-def makespan(plan: Plan, costs: Mapping[str, StepCost], jobs: int) -> float:
-    """Return the seconds until the last of these steps has ended if `jobs` run at once."""
-    free, ends = [0.0] * jobs, dict[str, float]()
-    for name in filter(costs.__contains__, plan.steps):
-        start = max(min(free), *(ends.get(other, 0.0) for other in plan.steps[name].needs), 0.0)
-        ends[name] = start + (costs[name].seconds or 0.0)
-        free[free.index(min(free))] = ends[name]
-    return max(ends.values(), default=0.0)
 
 
 class _Estimator:

@@ -17,7 +17,7 @@ from filelock import lock_descriptor
 
 from mt.console import duration, harmless, log
 from mt.errors import MtError, StoppedError
-from mt.extras.pipelines.estimates import cores_per_step
+from mt.extras.pipelines.costs import cores_per_step
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import note_attempt, output_digest, read_record, step_key, write_record
 from mt.storage import atomic

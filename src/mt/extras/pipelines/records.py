@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from mt.bundle.pretrained import learned_files
 from mt.config import load_config
 from mt.data.prepare import drop_missing_sources, input_digests
 from mt.errors import InputError
@@ -172,7 +171,7 @@ def _sha256(path: Path, size: int, time_ns: int) -> str:
 def _model_digest(model: ModelDir) -> str:
     files = manifest.read_manifest(model.root)["files"]
     settings = {name: each for name, each in files.items() if name.endswith("settings.json") or name == "config.yaml"}
-    return stage_key(learned_files(files), settings)
+    return stage_key(manifest.learned_files(files), settings)
 
 
 def output_digest(plan: Plan, step: Step) -> str | None:

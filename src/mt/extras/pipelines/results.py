@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 
 from mt.console import duration, table
-from mt.extras.pipelines.estimates import StepCost, makespan
+from mt.extras.pipelines.costs import StepCost, makespan
 from mt.extras.pipelines.plan import Plan
 from mt.extras.pipelines.records import Record, State, read_record, states
 from mt.extras.reporting.html import Html, details, headline, page
