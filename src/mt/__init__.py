@@ -4,7 +4,7 @@ Importing this package imports no library: a name is loaded when it is first use
 
 >>> import mt
 >>> sorted(name for name in mt.__all__ if name[0].islower())[:4]
-['evaluate', 'evaluate_robustness', 'export', 'import_model']
+['check_corpus', 'clean_corpus', 'evaluate', 'evaluate_robustness']
 """
 
 from importlib import import_module
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mt.errors import DivergedError, InputError, MachineError, MtError, StoppedError
 
 if TYPE_CHECKING:
-    from mt.api.corpora import score_corpus
+    from mt.api.corpora import check_corpus, clean_corpus, score_corpus
     from mt.api.evaluation import Evaluation, ScoreTable, evaluate, evaluate_robustness
     from mt.api.exporting import export
     from mt.api.importing import import_model
@@ -38,6 +38,8 @@ __all__ = [
     "StoppedError",
     "Translation",
     "Translator",
+    "check_corpus",
+    "clean_corpus",
     "evaluate",
     "evaluate_robustness",
     "export",
@@ -60,6 +62,8 @@ _HOMES = {
     "Run": "runs",
     "list_runs": "runs",
     "run_pipeline": "pipelines",
+    "check_corpus": "corpora",
+    "clean_corpus": "corpora",
     "score_corpus": "corpora",
     "synthesize": "synthesis",
     "train": "training",

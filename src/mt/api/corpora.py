@@ -1,6 +1,7 @@
-"""Judgement of a training corpus by models, from Python."""
+"""A training corpus from Python: its faults, its scores by models, and its cleaning."""
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,107 @@ from mt.api.loading import Models, find_models, load
 from mt.api.training import ConfigLike, read_config, start
 from mt.api.translation import Translator
 from mt.console import log
-from mt.errors import InputError
+from mt.errors import InputError, contradict
 
 if TYPE_CHECKING:
     from mt.config import Config
+    from mt.extras.doctor.clean import CleanedText
     from mt.extras.doctor.scoring import Scorer
+
+
+def check_corpus(
+    config: ConfigLike, *, examples: int = 3, runs: str | Path = "runs", overrides: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Look for problems in training, validation and test text, and return what `mt data check --json` prints.
+
+    Args:
+        config: a YAML file, or its content as a mapping.
+        examples: shown of each finding.
+        runs: the folder of runs; one of the configuration's name may have a tokenizer.
+        overrides: of the form `data.max_ratio=4`.
+
+    Raises:
+        InputError: a text cannot be read.
+    """
+    from mt.data.prepare import drop_missing_sources
+    from mt.extras.doctor.check import check_corpus
+    from mt.extras.doctor.text_report import as_json
+
+    settings = drop_missing_sources(read_config(config, overrides))
+    return as_json(check_corpus(settings, Path(runs), examples), in_words(config, overrides))
+
+
+def clean_corpus(
+    config: ConfigLike,
+    output: str | Path,
+    *,
+    keep: Collection[str] = (),
+    drop: Collection[str] = (),
+    max_per_template: int | None = None,
+    repair: bool = False,
+    scores: str | Path | None = None,
+    min_score: float | None = None,
+    keep_share: float | Mapping[int, float] | None = None,
+    by: str | None = None,
+    runs: str | Path = "runs",
+    overrides: Sequence[str] = (),
+) -> "CleanedText":
+    """Write the training text without the pairs that `check_corpus` objects to.
+
+    Args:
+        config: a YAML file, or its content as a mapping.
+        output: the folder to write: new, or an earlier cleaning.
+        keep, drop: findings, such as "identical", whose pairs to keep or to drop, too.
+        max_per_template: keep so many pairs of each template.
+        repair: fix sentences, and put lines back in step, before judging.
+        scores: the folder that `score_corpus` wrote: drop pairs with low scores.
+        min_score: the least score that stays; None: what the scores suggest.
+        keep_share: the best share to keep, of all sources or by the number of the source from 1.
+        by: the column of the scores to select by; None: `score`.
+        runs: the folder of runs; one of the configuration's name may have a tokenizer.
+        overrides: of the form `data.max_ratio=4`.
+
+    Returns:
+        `counts` of the pairs kept and dropped, by reason; `repaired`, by repair; and `sources`, to be given to
+        `mt.train` as `data={"train": sources}`.
+
+    Raises:
+        InputError: the text cannot be read, or none would be left; arguments contradict each other; the folder has
+            other files.
+    """
+    from mt.data.prepare import drop_missing_sources
+    from mt.extras.doctor.check import check_corpus
+    from mt.extras.doctor.clean import check_output, dropping_rules, write_clean
+    from mt.extras.doctor.pair_scores import load_scores
+    from mt.extras.doctor.repair import require_ftfy
+
+    contradict(min_score is not None and keep_share is not None, "--min-score", "--keep-share")
+    if scores is None and any(option is not None for option in (min_score, keep_share, by)):
+        raise InputError("--min-score, --keep-share and --by select by scores", "add --scores, from mt data score")
+    settings, folder = drop_missing_sources(read_config(config, overrides)), Path(output)
+    kept, dropped = {*keep}, {*drop}
+    if not settings.data.drop_duplicates and "duplicate" not in dropped:
+        kept.add("duplicate")
+    dropped |= {*(() if max_per_template is None else ("template",)), *(() if scores is None else ("low-score",))}
+    rules = dropping_rules(kept, dropped)
+    check_output(folder, settings.data, *(() if isinstance(config, Mapping) else (Path(config),)))
+    if repair:
+        require_ftfy()
+    shares = {0: keep_share} if isinstance(keep_share, float | int) else keep_share
+    judged = None if scores is None else load_scores(Path(scores), by or "score", min_score, shares)
+    report = check_corpus(settings, Path(runs), 1, rules, repair, judged, max_per_template or 0)
+    pages = {}
+    if judged is not None:
+        from mt.extras.doctor.html_report import scores_page
+
+        pages["scores.html"] = scores_page(judged.values, judged.sources, judged.threshold)
+    return write_clean(report, folder, rules, pages)
+
+
+def in_words(config: ConfigLike, overrides: Sequence[str]) -> str:
+    """Return the words of a command that name a configuration and its overrides."""
+    name = "CONFIG" if isinstance(config, Mapping) else str(config)
+    return shlex.join([name, *(word for override in overrides for word in ("--set", override))])
 
 
 def score_corpus(

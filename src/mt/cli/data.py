@@ -34,14 +34,7 @@ def _shares(context: click.Context, parameter: click.Parameter, words: tuple[str
             shares[int(number) if number else 0] = float(share)
         except ValueError:
             raise click.BadParameter(f"'{word}': give a share such as 0.8, or 2:0.5 for the second source") from None
-        if not 0 < float(share) <= 1:
-            raise click.BadParameter(f"'{word}': a share is more than 0 and at most 1")
     return shares or None
-
-
-def _named(config: Path, overrides: tuple[str, ...]) -> str:
-    """Return the words of a command that name a configuration and its overrides."""
-    return shlex.join([str(config), *(word for override in overrides for word in ("--set", override))])
 
 
 @click.group()
@@ -75,6 +68,7 @@ def check(
     """
     import json
 
+    from mt.api.corpora import in_words
     from mt.config import load_config
     from mt.data.prepare import drop_missing_sources
     from mt.extras.doctor.actions import judge
@@ -92,7 +86,7 @@ def check(
     refuse_inputs([html], [config, *(path for bitext in bitexts_of(settings.data) for path in bitext.inputs())])
     judged = None if scores is None else load_scores(scores)
     report = check_corpus(settings, runs, examples, scores=judged)
-    named = _named(config, overrides)
+    named = in_words(config, overrides)
     if html is not None:
         from mt.extras.doctor.html_report import html_report
 
@@ -125,20 +119,7 @@ def check(
 @set_option
 @runs_option
 @debug_option
-def clean(
-    config: Path,
-    output: Path,
-    keep: tuple[str, ...],
-    drop: tuple[str, ...],
-    max_per_template: int | None,
-    scores: Path | None,
-    min_score: float | None,
-    keep_share: dict[int, float] | None,
-    by: str | None,
-    repair: bool,
-    overrides: tuple[str, ...],
-    runs: Path,
-) -> None:
+def clean(config: Path, **options: Any) -> None:
     """Write the training text without the pairs that `mt data check` objects to.
 
     OUTPUT gets two files for each training source, and dropped/REASON.tsv with the dropped pairs. A REASON is the
@@ -149,41 +130,16 @@ def clean(
 
     Example: mt data clean mine.yaml --output cleaned --drop language --keep identical
     """
-    from mt.config import load_config
+    from mt.api.corpora import clean_corpus, in_words
     from mt.data.cleaning import cleaning_table
-    from mt.data.prepare import drop_missing_sources
-    from mt.extras.doctor.check import check_corpus
-    from mt.extras.doctor.clean import check_output as check_folder
-    from mt.extras.doctor.clean import dropping_rules, write_clean
-    from mt.extras.doctor.pair_scores import load_scores
-    from mt.extras.doctor.repair import require_ftfy
 
-    contradict(min_score is not None and keep_share is not None, "--min-score", "--keep-share")
-    if scores is None and any(option is not None for option in (min_score, keep_share, by)):
-        raise InputError("--min-score, --keep-share and --by select by scores", "add --scores, from mt data score")
-    settings = drop_missing_sources(load_config(config, overrides))
-    if not settings.data.drop_duplicates and "duplicate" not in drop:
-        keep = (*keep, "duplicate")
-    drop += () if max_per_template is None else ("template",)
-    dropped_for = dropping_rules(keep, drop + (() if scores is None else ("low-score",)))
-    check_folder(output, settings.data, config)
-    if repair:
-        require_ftfy()
-    judged = None if scores is None else load_scores(scores, by or "score", min_score, keep_share)
-    report = check_corpus(settings, runs, 1, dropped_for, repair, judged, max_per_template or 0)
-    pages = {}
-    if judged is not None:
-        from mt.extras.doctor.html_report import scores_page
-
-        pages["scores.html"] = scores_page(judged.values, judged.sources, judged.threshold)
-    cleaned = write_clean(report, output, dropped_for, pages)
+    cleaned = clean_corpus(config, **options)
     print_result(cleaning_table(cleaned.counts))
     if cleaned.repaired:
         print_result("repaired: " + ", ".join(f"{name} {count:,}" for name, count in cleaned.repaired.items()))
-    print_result(f"\nuse it with\n{cleaned.snippet(settings.data.root)}")
-    log.info(
-        "next: put these sources into %s as data.train, and mt train --config %s", config, _named(config, overrides)
-    )
+    print_result(f"\nuse it with\n{cleaned.snippet()}")
+    named = in_words(config, options["overrides"])
+    log.info("next: put these sources into %s as data.train, and mt train --config %s", config, named)
 
 
 @data.command()
@@ -216,7 +172,7 @@ def score(
 
     Example: mt data score mine.yaml --train --output scores
     """
-    from mt.api.corpora import score_corpus
+    from mt.api.corpora import in_words, score_corpus
     from mt.extras.doctor.html_report import scores_page
     from mt.extras.doctor.pair_scores import load_scores, score_table
     from mt.storage import atomic
@@ -230,7 +186,9 @@ def score(
     scores = load_scores(output)
     atomic.write_text(output / "scores.html", scores_page(scores.values, scores.sources, scores.threshold))
     print_result(score_table(summary))
-    log.info("next: mt data clean %s --scores %s --output cleaned", _named(config, overrides), shlex.quote(str(output)))
+    log.info(
+        "next: mt data clean %s --scores %s --output cleaned", in_words(config, overrides), shlex.quote(str(output))
+    )
 
 
 @data.command()

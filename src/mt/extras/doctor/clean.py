@@ -34,11 +34,12 @@ class CleanedText:
     counts: dict[str, int]  # pairs kept, then those dropped by rule
     repaired: dict[str, int]  # pairs kept after a repair, by repair
     sources: list[dict[str, Any]]  # entries for `data.train` of a configuration
+    root: str  # of their paths
 
-    def snippet(self, root: str) -> str:
+    def snippet(self) -> str:
         """Return the sources as part of a configuration."""
         sources = [f"    - {as_yaml(source)}" for source in self.sources]
-        return "\n".join(["data:", f"  root: {as_yaml(root)}", "  train:", *sources])
+        return "\n".join(["data:", f"  root: {as_yaml(self.root)}", "  train:", *sources])
 
 
 def dropping_rules(keep: Iterable[str], drop: Iterable[str]) -> frozenset[str]:
@@ -79,9 +80,8 @@ def write_clean(
             log.warning("%d rows cannot be read and were dropped; `mt data check` shows the first", rows)
             counts["row"] = rows
     ordered = {"kept": counts.pop("kept", 0), **dict(counts.most_common())}
-    return CleanedText(
-        ordered, dict(repairs.most_common()), [_as_source(bitext, bitexts, output) for bitext in bitexts]
-    )
+    sources = [_as_source(bitext, bitexts, output) for bitext in bitexts]
+    return CleanedText(ordered, dict(repairs.most_common()), sources, report.config.data.root)
 
 
 def _write_pairs(

@@ -189,6 +189,9 @@ def load_scores(
     path = folder / TABLE
     if column not in SELECTING:
         raise InputError(f"--by {column}: scores have no such column to select by", f"one of {', '.join(SELECTING)}")
+    for share in (shares or {}).values():
+        if not 0 < share <= 1:
+            raise InputError(f"--keep-share {share}: a share is more than 0 and at most 1")
     try:
         summary = json.loads((folder / SUMMARY).read_bytes())
         sources = tuple((str(each["file"]), int(each["pairs"])) for each in summary["sources"])
