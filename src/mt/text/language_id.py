@@ -54,9 +54,12 @@ class Detector:
         return max(((code, confidence.get(base_language(code), 0.0)) for code in codes), key=lambda pair: pair[1])
 
     def source_of(self, text: str, sources: Sequence[str], target_lang: str) -> tuple[str, float]:
-        """Return the language of a text to translate, one of `sources`; or the target, if it surely is in that."""
+        """Return the language of a text to translate, one of `sources`; or the target, if it surely is in that.
+
+        A source and a target that differ in region or script alone (pt_PT, pt_BR) are not told apart: it is the source.
+        """
         already, found = self.best_of(text, [target_lang]), self.best_of(text, sources)
-        return already if already[1] > _CONFIDENT and already[1] >= found[1] else found
+        return already if already[1] > _CONFIDENT and already[1] > found[1] else found
 
     def library(self) -> "LanguageIdentifier":
         """Return the loaded identifier."""

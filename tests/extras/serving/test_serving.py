@@ -29,6 +29,7 @@ from mt.extras.serving.connection import Connection
 from mt.extras.serving.limits import Limits, Metrics, RequestError
 from mt.extras.serving.requests import read_fields
 from mt.extras.serving.server import listen
+from mt.extras.serving.service import Direction, Service
 from serving_helpers import ServerProcess
 
 JSON, URLENCODED = "application/json", "application/x-www-form-urlencoded"
@@ -198,6 +199,16 @@ def test_a_server_of_one_direction_with_a_limit_of_its_own(models: list[Path], t
         assert server.ask("/translate", question("a" * 100))[0] == 200
         status, answer = server.ask("/translate", question("a" * 300))
         assert (status, answer["error"][:33]) == (413, "the body is larger than 300 bytes")
+
+
+def test_detected_languages_have_the_codes_that_are_served() -> None:
+    copying = Copying(lambda _: None)
+    pairs = [("por_Latn", "pt_BR"), ("eng_Latn", "pt_BR"), ("pt_BR", "eng_Latn")]
+    service = Service([Direction(*pair, copying, SearchOptions()) for pair in pairs], Limits(), Metrics())
+    texts = {ENGLISH: "eng_Latn", "O comboio parte amanh\u00e3 de manh\u00e3.": "por_Latn", "Der Zug geht.": "de"}
+    for text, code in texts.items():
+        assert asyncio.run(service.detect(text))[0]["language"] == code
+    service.close()
 
 
 def test_markup_is_no_language(server: ServerProcess) -> None:

@@ -20,7 +20,7 @@ from mt.extras.serving.segmentation import segment_html, segment_plain
 from mt.storage.atomic import append_line
 from mt.storage.run_dir import ModelDir
 from mt.text.language_id import Detector
-from mt.text.languages import language_name
+from mt.text.languages import base_language, language_name
 
 _T = TypeVar("_T")
 _MAX_SUGGESTIONS = 100_000_000  # bytes of their file
@@ -81,6 +81,9 @@ class Service:
         self.default = directions[0]
         self._directions = {(direction.source, direction.target): direction for direction in directions}
         self._codes = list(dict.fromkeys(code for pair in self._directions for code in pair))
+        sources_first = [code for side in zip(*self._directions, strict=True) for code in side]
+        self._detected = {base_language(code): code for code in reversed(sources_first)}
+        self._detected |= {code: code for code in self._codes}
         self._metrics = metrics
         self._detector = Detector(self._codes)
         self._detector.rank("a")  # load the detector now, not at the first request
@@ -105,10 +108,10 @@ class Service:
         ]
 
     async def detect(self, text: str) -> list[dict[str, Any]]:
-        """Return LibreTranslate's list of likely languages."""
+        """Return LibreTranslate's list of likely languages, by the codes that are served where they are."""
         ranked = await self.in_thread(lambda: self._detector.rank(text))
         likely = [(code, confidence) for code, confidence in ranked if confidence >= 1] or ranked[:1]
-        return [{"confidence": confidence, "language": code} for code, confidence in likely]
+        return [{"confidence": share, "language": self._detected.get(code, code)} for code, share in likely]
 
     async def translate(self, request: Request) -> dict[str, Any]:
         """Return LibreTranslate's response to a request, whose texts may each be in another language.
