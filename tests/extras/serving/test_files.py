@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -314,6 +315,24 @@ def test_a_stop_ends_what_is_being_translated(empty_temporary: Path) -> None:
     server.stop()
     asking.join()
     assert found == [(503, {"error": "the server is stopping"})]
+    assert list(empty_temporary.iterdir()) == []
+
+
+def test_a_second_ctrl_c_removes_the_documents(empty_temporary: Path) -> None:
+    server = ServerProcess(cwd=empty_temporary, program=["-c", SLOW_SERVER, "60"])
+    assert send(server, "a.txt", b"a b c\n")[0] == 200
+    assert written(empty_temporary) == ["a_xx.txt"]
+    with closing(server.connection()) as connection:
+        body = form("a.html", VERY_LONG, **EN_XX, progress="held")
+        connection.request("POST", "/translate_file", body, {"Content-Type": FORM})
+        until_translating(server, "held")
+        server.process.send_signal(signal.SIGINT)
+        time.sleep(0.5)  # uvicorn counts the signals that it has handled
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(60) == 130
+    assert server.process.stderr is not None
+    with server.process.stderr as stderr:
+        assert "Traceback" not in stderr.read()
     assert list(empty_temporary.iterdir()) == []
 
 

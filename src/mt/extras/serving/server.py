@@ -85,14 +85,23 @@ def serve(app: FastAPI, bound: socket.socket, drain_seconds: int, forwarded_allo
         h11_max_incomplete_event_size=64 * 1024,
     )
     try:
-        uvicorn.Server(config).run(sockets=[bound])
+        _Server(config).run(sockets=[bound])
     except KeyboardInterrupt:
         # Python would wait for the threads of abandoned batches.
         logging.shutdown()
         os._exit(130)
 
 
+class _Server(uvicorn.Server):
+    """A server that closes its application after a second Ctrl-C, too, which stops uvicorn without that."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if self.force_exit:
+            await self.lifespan.shutdown()
+
+
 def _forward(record: logging.LogRecord) -> bool:
-    """Forward a warning of uvicorn to our log, without its traceback."""
-    log.warning("%s", record.getMessage())
+    """Forward a warning of uvicorn to our log; of a traceback, attached or within the message, only its last line."""
+    log.warning("%s", record.getMessage().strip().rpartition("\n")[2])
     return False
