@@ -110,10 +110,22 @@ def test_scores_are_reported_by_pair(many_languages: Path, tmp_path: Path) -> No
     only = json.loads(mt("eval", "--json", "--from", "de", "--to", "en", cwd=tmp_path).stdout)["results"]
     assert [(r["source_lang"], r["target_lang"]) for r in only] == [("de", "en")] * 2
     assert (run.scores / "test.de-en.json").is_file()
+    mt("eval", "--to", "de", cwd=tmp_path)
+    into_german = (run.scores / "test.de.json").read_text()
+    of_source = ["compare", "runs/many", "runs/many", "--test-set", "test.from-de", "--json"]
+    assert "mt eval --model runs/many --from de`" in mt(*of_source, cwd=tmp_path, code=2).stderr
+    mt("eval", "--from", "de", cwd=tmp_path)
+    assert (run.scores / "test.de.json").read_text() == into_german
+    assert len(json.loads(mt(*of_source, cwd=tmp_path).stdout)["comparisons"]) == 2
+    assert "--from fr --to en`" in mt(*of_source[:4], "test.fr-en", cwd=tmp_path, code=2).stderr
     files = ("--source", "valid.de", "--reference", "valid.fr", "--from", "de", "--to", "fr", "--output", "out")
     assert "zero_shot" in json.loads(mt("eval", "--json", *files, cwd=tmp_path).stdout)["results"][0]
     compared = json.loads(mt("compare", "runs/many", "runs/many", "--json", cwd=tmp_path).stdout)["comparisons"]
     assert [each["target_lang"] for each in compared] == [target for _, target in beam]
+    beside = ["compare", "runs/many", run.scores / "test.en-de.beam", "--metrics", "chrf"]
+    hint = mt(*beside, cwd=tmp_path, code=2).stderr.splitlines()[-1]
+    assert hint == "  choose with --from en --to de"
+    assert "no difference in chrF" in mt(*beside, *hint.split()[2:], cwd=tmp_path).stdout
 
 
 def test_validation_is_the_mean_over_pairs(many_languages: Path) -> None:

@@ -249,13 +249,13 @@ def _output(
 ) -> tuple[Path | None, str]:
     """Return the folder of the results, None if there is none, and the name of their files.
 
-    In a run's own folder, neither another language, another text, nor other settings may take the place of the scores
-    from the end of its training.
+    In a run's folder, scores of other languages, texts or settings do not replace those from the end of its training.
     """
     from mt.storage.find_model import run_of
 
     known = config.data.source_lang, config.data.target_lang
-    chosen = "-".join(code for code, codes in zip(languages, known, strict=True) if code and len(codes) > 1)
+    source_lang, to = (code if len(codes) > 1 else None for code, codes in zip(languages, known, strict=True))
+    chosen = f"from-{source_lang}" if source_lang and not to else "-".join(filter(None, (source_lang, to)))
     name = f"{source.stem if source else 'test'}{f'.{chosen}' if chosen else ''}"
     if output is not None:
         return output, name

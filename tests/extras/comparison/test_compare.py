@@ -195,6 +195,8 @@ def test_stored_translations_of_a_method_are_compared(two_runs: Path) -> None:
     out = mt("compare", "runs/a", "runs/b", *QUICK, "--sentences", "1", cwd=two_runs).stdout
     assert "12 sentences into xx; the baseline is runs/a\n" in out
     assert "runs/b gains most over runs/a:" in out
+    chosen = mt("compare", "runs/a", "runs/b", *QUICK, "--sentences", "1", "--from", "en", cwd=two_runs).stdout
+    assert chosen == out
     lines = (two_runs / "runs" / "b" / "eval" / "test.reference").read_text().splitlines()
     best = out.split("gains most")[1].split("loses most")[0]
     (reference,) = [line.split("reference: ")[1] for line in best.splitlines() if "reference: " in line]
@@ -297,6 +299,9 @@ def test_several_languages_are_compared_separately(two_languages: Path, tmp_path
         (["runs/a", "runs/b", "--engine", "nonsense"], "--engine is for translating --source"),
         (["ref", "ref", "--reference", "ref", "--compute-type", "int8"], "--compute-type is for translating --source"),
         (["ref", "ref", "--reference", "ref", "--method", "beam"], "--method: nothing is translated here"),
+        (["ref", "ref", "--reference", "ref", "--from", "zz"], "--from: nothing is translated here"),
+        (["ref", "ref", "--source", "ref", "--reference", "ref", "--device", "cpu"], "--device: nothing is translated"),
+        (["runs/a", "runs/b", "--from", "zz"], "the model translates from en; not from zz"),
         (["ref", "ref", "--reference", "ref", "--method", "foo"], "--method foo: new translations are made by greedy"),
         (["ref", "ref", "--reference", "ref", "--test-set", "mine"], "--test-set is for what runs have in eval/"),
         (["runs/a", "runs/b", "--source", "short", "--reference", "ref"], "short has 3 lines but ref has 12"),

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from mt.bundle.load_translator import open_model, read_config
@@ -55,7 +56,7 @@ def stored_translations(
     if len(languages) > 1 and len(stored) < len(paths):
         raise InputError(
             f"{paths[0]}: the test set is in {', '.join(languages)}; the language of the files is unknown",
-            f"choose with --to {languages[0]}",
+            f"choose with {_chosen_by(first.texts[languages[0]])}",
         )
     comparisons = []
     for language in languages:
@@ -96,8 +97,8 @@ def new_translations(
         raise InputError(f"--reference alone gives {paths[next(iter(models))]} nothing to translate", "give --source")
     if method not in (None, "greedy", "beam"):
         raise InputError(f"--method {method}: new translations are made by greedy or beam")
-    if method is not None and not models:
-        raise InputError("--method: nothing is translated here", "leave it out, or compare models")
+    if not models:
+        _refuse_options({"method": method, "from": source_lang}, choice)
     sources = [] if source is None else list(read_lines(source))
     references = _read(reference)
     if source is not None and len(sources) != len(references):
@@ -122,6 +123,20 @@ def new_translations(
             systems.append(given[i])
     tokenize = next((config.evaluation.bleu_tokenize for config in configs.values()), "auto")
     return _checked(Comparison(EvalText(language, sources, references), systems, bleu_tokenizer(tokenize, language)))
+
+
+def _refuse_options(given: dict[str, str | None], choice: EngineChoice) -> None:
+    """Refuse options of translating, where there are only files."""
+    unused = {name for name, value in given.items() if value is not None}
+    unused |= {name for name, value in vars(choice).items() if value != getattr(EngineChoice(), name)}
+    for name in sorted(unused):
+        option = name.replace("_", "-")
+        raise InputError(f"--{option}: nothing is translated here", "leave it out, or compare models")
+
+
+def _chosen_by(text: EvalText) -> str:
+    """Return the options that choose the direction of a text."""
+    return f"{f'--from {text.source_lang} ' if text.source_lang else ''}--to {text.target_lang}"
 
 
 def _is_folder(path: Path) -> bool:
@@ -162,6 +177,7 @@ class _StoredTestSet:
     texts: dict[str, EvalText]  # by direction, still without sentences
     prefixes: dict[str, str]  # of the files' names, by direction
     methods: list[str]
+    data: DataConfig
     bleu_tokenize: str
 
     @classmethod
@@ -186,7 +202,7 @@ class _StoredTestSet:
         methods = list(dict.fromkeys(method for method, _, _ in results))
         texts = {direction(*languages): EvalText(languages[1], [], [], languages[0]) for _, *languages in results}
         prefixes = {name: f"{test_set}.{name}" if len(texts) > 1 else test_set for name in texts}
-        return cls(path, run.scores, texts, prefixes, methods, config.evaluation.bleu_tokenize)
+        return cls(path, run.scores, texts, prefixes, methods, config.data, config.evaluation.bleu_tokenize)
 
     def text(self, name: str) -> EvalText:
         return replace(self.texts[name], sources=self.lines(name, "source"), references=self.lines(name, "reference"))
@@ -207,7 +223,10 @@ def _not_scored(path: Path, file: Path, test_set: str, data: DataConfig) -> Inpu
     elif data.test is None:
         return InputError(f"{path}: its configuration has no test set, so it has no translations of one", _OTHER_TEXT)
     else:
-        arguments = f" --to {language}" if language else ""
+        options = {f"from-{code}": f" --from {code}" for code in data.source_lang}
+        pairs = product(data.source_lang, data.target_lang)
+        options |= {direction(*pair): f" --from {pair[0]} --to {pair[1]}" for pair in pairs}
+        arguments = options.get(language, f" --to {language}") if language else ""
     return InputError(
         f"{path}: no translations of its test set ({file} is missing)",
         f"make them with `mt eval --model {path}{arguments}`; or {_OTHER_TEXT}",
@@ -232,7 +251,9 @@ def _common_method(stored: Sequence[_StoredTestSet], method: str | None) -> str:
 
 def _common_languages(stored: Sequence[_StoredTestSet], source_lang: str | None, to: str | None) -> list[str]:
     """Return the names of the directions that all have, those from and into some languages."""
-    texts = stored[0].texts
+    texts, data = stored[0].texts, stored[0].data
+    if source_lang is not None:
+        source_lang = data.own_source(chosen_language(data.source_lang, source_lang, "source"))
     single = all(len(one.prefixes) == 1 for one in stored)  # whose codes may differ
     common = [
         name
