@@ -154,6 +154,14 @@ def test_intervals_repeat_whatever_was_drawn_before() -> None:
     assert scored(pair, bootstrap_samples=100, bleu_tokenize="char") == first
 
 
+@pytest.mark.parametrize("correct", [range(10), range(1)])
+def test_an_interval_is_possible_and_holds_the_score(correct: range) -> None:
+    lines = [f"one two three four five {n}" for n in range(11)]
+    hypotheses = [line if n in correct else "x" for n, line in enumerate(lines)]
+    scores = scored((hypotheses, lines), bootstrap_samples=20)
+    assert 0 <= scores.bleu_low <= scores.bleu <= scores.bleu_high <= 100
+
+
 @pytest.mark.parametrize("metric", ["bleu", "chrf", "ter"])
 def test_only_the_metrics_asked_for(metric: str) -> None:
     scores = scored(distorted(GERMAN), metrics=[metric], bootstrap_samples=20)

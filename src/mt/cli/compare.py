@@ -21,7 +21,7 @@ from mt.cli.options import (
     runs_option,
 )
 from mt.cli.text import print_result
-from mt.errors import InputError
+from mt.errors import InputError, MachineError
 
 _METRICS = ("bleu", "chrf", "ter")
 # With fewer no difference can be significant; more add no precision, and fill the memory.
@@ -71,7 +71,10 @@ def compare(
     else:
         comparisons = [new_translations(systems, runs, source, reference, method, languages, engine_choice(options))]
     counts = options["samples"], options["trials"], options["sentences"]
-    results = [test(each, metrics or _METRICS, *counts) for each in comparisons]
+    try:
+        results = [test(each, metrics or _METRICS, *counts) for each in comparisons]
+    except MemoryError:
+        raise MachineError("out of memory", "lower --samples or --trials") from None
     if options["as_json"]:
         print_result(json.dumps(comparison_json(results), ensure_ascii=False))
     else:

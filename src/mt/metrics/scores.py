@@ -88,6 +88,11 @@ def _clear_caches(tokenizer: object) -> None:
             cache_clear()
 
 
+def interval(score: float, mean: float, radius: float, most: float = 100.0) -> tuple[float, float]:
+    """Return the 95 % interval of bootstrap resampling, within 0 to `most` and with the score in it."""
+    return min(score, max(0.0, mean - radius)), max(score, min(most, mean + radius))
+
+
 def bleu_signature(config: EvaluationConfig, target_langs: Sequence[str], is_mean: bool = True) -> str:
     """Return the signature of BLEU without interval; of several languages it is a mean, unless each has its own."""
     signatures = []
@@ -110,7 +115,7 @@ def score(hypotheses: Sequence[str], references: Sequence[str], config: Evaluati
     if "bleu" in config.metrics:
         values["bleu"], signatures["bleu"] = result.score, str(bleu.get_signature())
     if samples:
-        values |= {"bleu_low": result._mean - result._ci, "bleu_high": result._mean + result._ci}
+        values["bleu_low"], values["bleu_high"] = interval(result.score, result._mean, result._ci)
     for name, metric in (("chrf", CHRF()), ("ter", ter_metric(target_lang))):
         if name in config.metrics and metric is not None:
             values[name] = metric.corpus_score(hypotheses, [references]).score

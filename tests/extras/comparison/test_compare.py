@@ -2,10 +2,12 @@
 
 import importlib.util
 import json
+import math
 import os
 import pty
 import random
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -16,7 +18,9 @@ import pytest
 from command import mt
 from data_helpers import write_lines as write
 from engine_helpers import reseal
+from mt.cli.compare import compare as compare_command
 from mt.data.eval_texts import EvalText
+from mt.errors import MachineError
 from mt.extras.comparison.differences import marked_differences, sentence_differences
 from mt.extras.comparison.results import compare, comparison_text
 from mt.extras.comparison.significance import System, paired_tests
@@ -77,6 +81,19 @@ def test_numbers_equal_those_of_the_sacrebleu_command(files: Path) -> None:
     assert ours["sentences"] == 120
 
 
+def test_too_many_resamplings_for_the_memory(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(files)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + 300_000_000, hard))
+    try:
+        with pytest.raises(MachineError, match="out of memory") as caught:
+            compare_command.main(["a", "b", "--reference", "ref", "--samples", "1000000"], standalone_mode=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert caught.value.hint == "lower --samples or --trials"
+
+
 def test_results_are_reproducible(files: Path) -> None:
     first, second = (mt("compare", "a", "b", "--reference", "ref", *QUICK, cwd=files).stdout for _ in range(2))
     assert first == second
@@ -102,6 +119,16 @@ def test_no_difference_is_never_significant() -> None:
     (test,) = paired_tests([System("a", lines), System("b", list(lines))], lines, ["bleu"], "13a", 50, 50)
     assert (test.systems[1].p_bootstrap, test.systems[1].p_randomisation) == (1.0, 1.0)
     assert test.verdict(test.systems[1]) == "same"
+
+
+@pytest.mark.parametrize(("metric", "most"), [("bleu", 100), ("chrf", 100), ("ter", math.inf)])
+def test_an_interval_is_possible_and_holds_the_score(metric: str, most: float) -> None:
+    lines = references(11)
+    systems = [System("a", ["x " * 90, *lines[1:]]), System("b", [*lines[:10], "y"]), System("c", ["z " * 90] * 11)]
+    (test,) = paired_tests(systems, lines, [metric], "13a", 20, 20)
+    for one in test.systems:
+        assert 0 <= one.low <= one.score <= one.high <= most
+    assert (metric == "ter") == (test.systems[2].high > 100)
 
 
 @pytest.mark.parametrize(

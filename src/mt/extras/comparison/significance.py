@@ -5,6 +5,7 @@ Bootstrap resampling (Koehn 2004) draws test sets from the test set; approximate
 observed one.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -14,7 +15,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest, Result
 
-from mt.metrics.scores import ter_metric
+from mt.metrics.scores import interval, ter_metric
 
 LEVEL = 0.05
 LOWER_IS_BETTER = {"ter"}
@@ -88,7 +89,7 @@ def paired_tests(
             bootstrap_signature, bootstrap = _test(systems, references, metric, "bs", samples)
             randomisation_signature, randomisation = _test(systems, references, metric, "ar", trials)
             differing = [_count_differing(systems[0], system, references, metric) for system in systems]
-            scores = _scores(systems, bootstrap, randomisation, differing)
+            scores = _scores(systems, bootstrap, randomisation, differing, math.inf if name == "ter" else 100.0)
             tests.append(MetricTests(name, bootstrap_signature, randomisation_signature, scores))
     return tests
 
@@ -116,7 +117,11 @@ def _count_differing(one: System, other: System, references: Sequence[str], metr
 
 
 def _scores(
-    systems: Sequence[System], bootstrap: Sequence[Result], randomisation: Sequence[Result], differing: Sequence[int]
+    systems: Sequence[System],
+    bootstrap: Sequence[Result],
+    randomisation: Sequence[Result],
+    differing: Sequence[int],
+    most: float,
 ) -> list[SystemScore]:
     """Merge the results of both tests, with p-values corrected upwards where sacreBLEU's would mislead.
 
@@ -124,11 +129,14 @@ def _scores(
     a system against itself would get the smallest possible p, and so would one that differs in a single sentence. Of k
     sentences that differ for the metric, 2^(1 - k) of all swaps move all or none, which leaves the absolute difference
     unchanged: no smaller p is possible.
+
+    Args:
+        most: the upper end of the metric's range.
     """
     scores: list[SystemScore] = []
     for system, first, second, k in zip(systems, bootstrap, randomisation, differing, strict=True):
         mean, radius = cast(float, first.mean), cast(float, first.ci)
-        score = SystemScore(system.name, first.score, float(mean - radius), float(mean + radius))
+        score = SystemScore(system.name, first.score, *interval(first.score, float(mean), float(radius), most))
         if scores:
             difference, p_values = first.score - bootstrap[0].score, (1.0, 1.0)
             if difference != 0:
