@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from sacrebleu import sentence_bleu
 
+import mt as api
 from command import Command, mt
 from engine_helpers import ENGLISH, LIVELY, printed, printed_lines, whole_folder
 from mt.bundle.load_translator import open_model
@@ -172,6 +173,7 @@ def test_the_translation_is_the_hypothesis_of_bleu() -> None:
         (["--closest-to", "short"], "short has 1 lines, in has 2"),
         (["--closest-to", "missing"], "missing: no such file"),
         (["--closest-to", "pipe"], "pipe: a pipe, not a file"),
+        (["--output", "-"], "--output -: this goes to a file, not to the standard output"),
         (["--input", "missing"], "missing: no such file"),
         (["--input", "pipe"], "pipe: a pipe, not a file"),
         (["--beam", "1", "--closest-to", "in"], "more than one translation to choose from"),
@@ -194,6 +196,26 @@ def test_a_tag_that_is_not_one_word_is_refused(teacher: ModelDir, tmp_path: Path
     files = ["--input", source, "--output", tmp_path / "out", "--tag", tag]
     stderr = mt("backtranslate", "--model", teacher.root, *files, cwd=tmp_path, code=2).stderr
     assert ("--tag: not valid UTF-8" if tag == "\udcff" else "--tag") in stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"tag": "a\nb"}, r"tag: 'a\\nb' is not one word"),
+        ({"tag": "\ud800"}, "half of a surrogate pair"),
+        ({"n_best": 0, "references": "in"}, "n_best 0 is not between"),
+        ({"n_best": 1}, "n_best belongs to references"),
+        ({"sample": True, "references": "in"}, "needs the number of translations to draw"),
+    ],
+)
+def test_python_is_refused_as_the_command_is(
+    teacher: ModelDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "in", LINES)
+    with pytest.raises(InputError, match=message):
+        api.synthesize("in", "out", teacher.root, **arguments)
     assert not (tmp_path / "out").exists()
 
 

@@ -81,6 +81,10 @@ def test_the_source_language_is_detected(many_languages: Path) -> None:
     assert model.translate(ENGLISH, source_lang="auto", target_lang="fr") == FRENCH
     assert model.translate([ENGLISH, FRENCH], source_lang="auto", to="fr") == [FRENCH, FRENCH]
     assert list(model.stream([ENGLISH], source_lang="en", target_lang="de")) == [GERMAN]
+    begun = model.translate([ENGLISH, GERMAN], source_lang="auto", to="en", prefix=["", "a d"], details=True)
+    assert [each.text for each in begun] == [ENGLISH, ENGLISH]
+    with pytest.raises(InputError, match="line 2 is in en already, and has a prefix"):
+        model.translate([GERMAN, ENGLISH], source_lang="auto", to="en", prefix="a d")
     with pytest.raises(InputError, match="to and target_lang contradict each other"):
         model.translate(ENGLISH, to="fr", target_lang="fr")
 

@@ -57,8 +57,16 @@ class Directions:
         first_line: int = 1,
         prefixes: Sequence[str] = (),
     ) -> list[list[Candidate]]:
-        """Translate each line from the language that it is in; one in the target language stays as it is."""
+        """Translate each line from the language that it is in; one in the target language stays as it is.
+
+        Raises:
+            InputError: there is a prefix for a line in the target language.
+        """
         sources = [self.source_of(line, target_lang) for line in lines]
+        for i, (source, prefix) in enumerate(zip(sources, prefixes, strict=False)):
+            if source is None and prefix.strip():
+                message = f"line {first_line + i} is in {target_lang} already, and has a prefix"
+                raise InputError(message, "name its source language, or leave the prefix empty")
         found = {i: [Candidate(line, 0.0, 0.0)] for i, line in enumerate(lines)}
         for code in dict.fromkeys(sources):
             if code is not None:

@@ -6,6 +6,7 @@ from typing import Unpack
 
 from mt.api.loading import Models, find_models
 from mt.api.search import Search, SearchRequest
+from mt.api.texts import check_text
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
 
@@ -46,10 +47,18 @@ def synthesize(
     from mt.bundle.load_translator import open_model
     from mt.decoding.synthesis import synthesize as write
     from mt.storage.manifest import learned_files, read_manifest
+    from mt.storage.output_path import require_writable
 
-    if references is None and (n_best or 1) > 1:
+    check_text(tag)
+    request = request or SearchRequest.of(search, 1 if n_best is None else n_best)
+    if tag != tag.strip() or len(tag.split()) > 1:
+        raise InputError(f"{request.name('tag')}: {tag!r} is not one word")
+    if references is None and n_best is not None:
         raise InputError("n_best belongs to references", "give both, or neither")
-    request = request or SearchRequest.of(search, n_best or 1)
+    if references is not None and n_best is None and request.sampling is not None:
+        message = f"{request.name('sample')} with references needs the number of translations to draw"
+        raise InputError(message, f"add {request.name('n_best')} N")
+    require_writable(Path(output), "--output")
     folders = find_models(model, runs)
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
     opened = open_model(folders[0], choice, folders[1:])

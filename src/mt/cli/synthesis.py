@@ -42,9 +42,7 @@ def distill(references: Path | None, n_best: int | None, **options: Any) -> None
     if references is None and n_best is not None:
         raise InputError("--n-best belongs to --closest-to", "add --closest-to FILE, or leave it out")
     contradict(options["greedy"] and references is not None, "--greedy", "--closest-to")
-    if references is not None and n_best is None and options["sample"]:
-        raise InputError("--closest-to needs to know how many translations to draw", "add --n-best N")
-    _synthesize(options, "", 1 if references is None else n_best, references)
+    _synthesize(options, "", n_best, references)
 
 
 @click.command()
@@ -63,13 +61,11 @@ def backtranslate(tag: str, **options: Any) -> None:
     Example: mt backtranslate --model runs/de-en --input mono.de --output mono.bt.en --sample
     """
     require_utf8(tag, "--tag")
-    if tag != tag.strip() or len(tag.split()) > 1:
-        raise InputError(f"--tag: '{tag}' is not one word")
     _synthesize(options, tag)
 
 
-def _synthesize(options: dict[str, Any], tag: str, n_best: int | None = 1, references: Path | None = None) -> None:
-    """Translate a file; `n_best` None means the whole beam."""
+def _synthesize(options: dict[str, Any], tag: str, n_best: int | None = None, references: Path | None = None) -> None:
+    """Translate a file; `n_best` None means the whole beam where there are references."""
     request = search_request(options, options["greedy"], n_best or 1)
     from mt.api.synthesis import synthesize
 
