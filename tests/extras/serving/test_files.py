@@ -162,7 +162,7 @@ BAD: list[tuple[str, bytes, str]] = [
     ("a.txt", b"caf\xe8", "a.txt:1: not valid UTF-8"),
     ("a.pdf", b"%PDF-1.7", "a.pdf: a .pdf file cannot be translated"),
     ("a.txt", b"%PDF-1.7", "a.txt: a .pdf file cannot be translated"),
-    ("a.bin", b"a b", "a.bin: the kind of this document is unknown"),
+    ("a.bin", b"a b", "a.bin: the kind of this document is unknown; name it with one of .txt, .csv, .docx, "),
     ("a.docx", b"no archive", "a.docx: damaged, or no .docx file"),
     ("a.docx", word_file("a b")[:-2000], "a.docx: damaged, or no .docx file"),
     ("a.docx", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500), "a.docx: protected by a password"),

@@ -119,6 +119,25 @@ def test_forms_are_read_as_json_is(server: ServerProcess, expected: dict[str, st
         assert server.ask("/translate", body, kind) == (200, {"translatedText": answer})
 
 
+@pytest.mark.parametrize("number", [150, 300])
+def test_a_form_has_room_for_as_many_texts_as_a_request_may_have(number: int) -> None:
+    fields = [*(("q", f"text {n}") for n in range(number)), ("target", "xx")]
+    part = '--x\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
+    parts = "".join(part.format(*field) for field in fields) + "--x--\r\n"
+    for body, kind in ((urlencode(fields), URLENCODED), (parts, "multipart/form-data; boundary=x")):
+        scope = {"type": "http", "query_string": b"", "headers": [(b"content-type", kind.encode())]}
+
+        async def receive(body: bytes = body.encode()) -> dict[str, Any]:
+            return {"type": "http.request", "body": body}
+
+        read = read_fields(Request(scope, receive), Limits(texts=200))
+        if number > 200:
+            with pytest.raises(RequestError, match="not a form"):
+                asyncio.run(read)
+        else:
+            assert len(asyncio.run(read)["q"]) == number
+
+
 def test_an_address_is_read_where_there_is_no_body(server: ServerProcess, expected: dict[str, str]) -> None:
     """The LibreTranslate client of deep-translator asks so."""
     found = server.ask("/translate?" + urlencode(question("d e", format="text", api_key="x")), b"", "")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mt.errors import InputError, MtError
-from mt.extras.documents.formats import decode_utf8, document_format
+from mt.extras.documents.formats import FORMATS, decode_utf8, document_format
 from mt.extras.documents.inline import Translate
 from mt.extras.documents.segments import Segment, translate_segments
 from mt.extras.documents.translating import translate_document
@@ -60,7 +60,7 @@ def main(
 
             resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
         source, languages = Path(name), (source_lang, target_lang)
-        if document_format(source) is None and source.suffix.lower() == ".txt":
+        if _is_plain(source):
             _translate_plain(source, Path(output), translate, languages, show_sample)
         else:
             wanted: dict[str, Any] = {
@@ -75,6 +75,16 @@ def main(
     except MemoryError:
         os._exit(NO_MEMORY)
     print(json.dumps(end), flush=True)
+
+
+def _is_plain(source: Path) -> bool:
+    """Return True for plain text, False for another document; `InputError` if the name does not say its kind."""
+    if document_format(source) is not None:
+        return False
+    if source.suffix.lower() != ".txt":
+        endings = ", ".join(f".{kind}" for kind in ("txt", *FORMATS))
+        raise InputError(f"{source}: the kind of this document is unknown", f"name it with one of {endings}")
+    return True
 
 
 def _translate_plain(

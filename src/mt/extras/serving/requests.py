@@ -18,7 +18,7 @@ from mt.extras.serving.limits import Limits, RequestError
 from mt.extras.serving.service import Request
 from mt.storage.atomic import explained
 
-_MAX_FIELDS = 100
+_OTHER_FIELDS = 36  # of a form, beside the texts
 
 
 async def read_fields(request: HttpRequest, limits: Limits) -> dict[str, Any]:
@@ -29,14 +29,14 @@ async def read_fields(request: HttpRequest, limits: Limits) -> dict[str, Any]:
     Raises:
         RequestError: 413, too large; 408, too slow; 400, neither JSON nor a form, or truncated.
     """
-    body = await _body(request, limits.body, limits.seconds)
+    body, most = await _body(request, limits.body, limits.seconds), limits.texts + _OTHER_FIELDS
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not body and request.url.query:
-        return _form(request.url.query.encode(), "the address")
+        return _form(request.url.query.encode(), "the address", most)
     if kind == "multipart/form-data":
-        return _multipart(request.headers["content-type"], body)
+        return _multipart(request.headers["content-type"], body, most)
     if kind == "application/x-www-form-urlencoded":
-        return _form(body, "the body")
+        return _form(body, "the body", most)
     try:
         content = json.loads(body)
     except (ValueError, RecursionError):
@@ -74,7 +74,7 @@ async def read_document(
     if not content_type.lower().startswith("multipart/form-data"):
         raise RequestError(400, "a document is sent as multipart/form-data")
     body = await _body(request, limits.file, limits.file_seconds, count)
-    fields = await asyncio.to_thread(_multipart, content_type, body, save)
+    fields = await asyncio.to_thread(_multipart, content_type, body, _OTHER_FIELDS, save)
     if not paths:
         raise RequestError(400, "file, the document, is missing")
     return {**fields, "file": paths[0]}
@@ -110,11 +110,11 @@ async def _body(
     return bytes(body)
 
 
-def _form(text: bytes, source: str) -> dict[str, Any]:
+def _form(text: bytes, source: str, most: int) -> dict[str, Any]:
     try:
-        fields = parse_qs(text.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
+        fields = parse_qs(text.decode(), keep_blank_values=True, errors="strict", max_num_fields=most)
     except ValueError:
-        raise RequestError(400, f"{source} is not a form of at most {_MAX_FIELDS} fields in UTF-8") from None
+        raise RequestError(400, f"{source} is not a form of at most {most} fields in UTF-8") from None
     return _unwrap_single(fields)
 
 
@@ -122,13 +122,13 @@ def _refuse(_: object) -> None:
     raise ValueError("files are for /translate_file")
 
 
-def _multipart(content_type: str, body: bytes, on_file: Callable[[File], None] = _refuse) -> dict[str, Any]:
-    """Parse multipart/form-data in UTF-8."""
+def _multipart(content_type: str, body: bytes, most: int, on_file: Callable[[File], None] = _refuse) -> dict[str, Any]:
+    """Parse multipart/form-data of at most so many fields, in UTF-8."""
     fields: dict[str, list[str]] = {}
 
     def add(field: Field) -> None:
-        if sum(map(len, fields.values())) == _MAX_FIELDS:
-            raise ValueError(f"more than {_MAX_FIELDS} fields")
+        if sum(map(len, fields.values())) == most:
+            raise ValueError(f"more than {most} fields")
         fields.setdefault((field.field_name or b"").decode(), []).append((field.value or b"").decode())
 
     charset = parse_options_header(content_type)[1].get(b"charset", b"utf-8").decode("latin-1")
