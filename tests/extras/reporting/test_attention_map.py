@@ -1,6 +1,7 @@
 """`mt translate --attention` and `--alignment`."""
 
 import json
+import warnings
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -93,6 +94,18 @@ def test_images_are_valid(by_head: bool) -> None:
     ElementTree.fromstring(drawing.decode())
     assert (b"layer 2" in drawing) == by_head or b"<text" not in drawing
     assert len(attention_image(attention_of(["▁a"] * 300, ["▁b"] * 300), "png")) > 1000
+
+
+def test_characters_that_the_font_lacks_are_text_in_svg_and_noticed_in_png(notices: list[str]) -> None:
+    attention = attention_of(["▁我$", "▁चाय", EOS], ["▁tea", EOS])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        drawing = attention_image(attention, "svg").decode()
+        assert notices == []
+        attention_image(attention, "png")
+    texts = [text.text for text in ElementTree.fromstring(drawing).iter("{http://www.w3.org/2000/svg}text")]
+    assert texts == ["我$", "चाय", EOS, "tea", EOS]
+    assert notices == ["the font of images lacks some of these characters; write a .html or .svg file instead"]
 
 
 def test_a_page_contains_its_tokens_as_text() -> None:

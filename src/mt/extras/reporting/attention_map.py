@@ -6,12 +6,14 @@ choice of layer and head.
 
 import html
 import json
+import warnings
 from collections.abc import Sequence
 from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mt.console import log
 from mt.data.tokenizer import SPACE
 from mt.decoding.attention_weights import Attention
 from mt.errors import InputError
@@ -68,6 +70,7 @@ def _check_number(path: Path, number: int, note: str = "") -> None:
 
 def attention_image(attention: Attention, kind: str, by_head: bool = False) -> bytes:
     """Return the content of a png or svg file; `by_head` draws every layer (row) and head (column), not their mean."""
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     weights = attention.weights if by_head else attention.mean[None, None]
@@ -85,7 +88,11 @@ def attention_image(attention: Attention, kind: str, by_head: bool = False) -> b
             if by_head:
                 axes[layer][head].set_title(f"layer {layer + 1}, head {head + 1}", fontsize=8)
     content = BytesIO()
-    figure.savefig(content, format=kind)
+    with warnings.catch_warnings(record=True) as caught, rc_context({"svg.fonttype": "none"}):  # text stays text
+        warnings.simplefilter("always")
+        figure.savefig(content, format=kind)
+    if kind == "png" and any("missing from font" in str(warning.message) for warning in caught):
+        log.warning("the font of images lacks some of these characters; write a .html or .svg file instead")
     return content.getvalue()
 
 
