@@ -189,6 +189,7 @@ def _convert(
 
 def _inspect_training(options: dict[str, Any], given: dict[str, Any], is_terminal: bool, asks: bool) -> list[str]:
     """Replace the names of `train` and `opus` by sources, and return the names of files."""
+    from mt.extras.planning.init_options import Given
     from mt.extras.planning.inspection import inspect_opus
 
     texts, opus = list(options["train"]), options.pop("opus")
@@ -197,10 +198,14 @@ def _inspect_training(options: dict[str, Any], given: dict[str, Any], is_termina
     if not texts and not opus:
         hint = "give the training text and its translation: --train corpus.en corpus.de"
         raise InputError("--train is missing", hint)
-    found = [inspect_opus(name, (source, target)) for name, source, target in opus]
-    for names in texts:
-        known = {key: given[key] or (found[0].languages[side] if found else None) for side, key in enumerate(_KEYS[:2])}
-        found.append(_inspect(names, {**given, **known}, is_terminal))
+    found: list[Found] = []
+    for names in [*opus, *texts]:
+        first = found[0].languages if found else (None, None)
+        known: dict[str, Any] = {key: given[key] or code for key, code in zip(_KEYS, first, strict=False)}
+        if len(names) == 3:
+            found.append(inspect_opus(names[0], names[1:], Given(**known)))
+        else:
+            found.append(_inspect(names, {**given, **known}, is_terminal))
     options["train"] = list(chain.from_iterable(each.sources for each in found))
     options["held_out"] = {split: source for each in found[::-1] for split, source in each.held_out.items()}
     options["source_lang"], options["target_lang"] = (

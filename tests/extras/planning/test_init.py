@@ -168,6 +168,12 @@ def test_nothing_is_overwritten_unless_forced(initialised: Path, tmp_path: Path)
         (["--train", "words.csv"], "words.csv: does the first row (a, b) name the columns"),
         (["--train", "words.csv", "--no-header"], "--source-lang is missing, and words.csv does not name the language"),
         ([*TRAIN, "--valid", "gone.tmx"], "gone.tmx: no such file"),
+        ([*TRAIN, "--train", "valid.xx", "valid.en"], "from xx into en, but the model translates from en into xx"),
+        ([*TRAIN, "--valid", "valid.xx", "valid.en"], "from xx into en, but the model translates from en into xx"),
+        ([*TRAIN, "--source-lang", "xx", "--target-lang", "en"], "from en into xx, but the model translates from xx"),
+        ([*TRAIN, "--train", "words.csv", "words.csv"], "words.csv: has both languages by its name"),
+        ([*TRAIN, "--valid", "folder", "valid.xx"], "folder: has both languages by its name"),
+        (["--train", "/dev/null", "train.xx"], "/dev/null: a pipe, not a file"),
         ([*TRAIN, "--output", "text/such"], "text is a file, not a folder"),
         ([*TRAIN, "--output", "folder", "--force"], "--output folder: this is a folder, not a file"),
     ],
@@ -271,6 +277,10 @@ def test_a_corpus_of_opus_is_named_with_its_version(tiny: Path) -> None:
         environment = {"MT_OPUS_API": f"{web.address}/opusapi/", "MT_CACHE": str(tiny / "cache")}
         mt("init", "--opus", "Books", "en", "xx", cwd=tiny, **environment)
         done = mt("init", "--opus", "Boks", "en", "xx", "--name", "other", cwd=tiny, code=2, **environment)
+        two = ["--opus", "Books", "en", "xx", "--opus", "Books"]
+        for pair in (("xx", "en"), ("en", "de")):
+            other = mt("init", *two, *pair, "--name", "other", cwd=tiny, code=2, **environment)
+            assert f"from {pair[0]} into {pair[1]}, but the model translates from en into xx" in other.stderr
     assert "OPUS has no corpus Boks" in done.stderr
     source = load_config(tiny / "en-xx.yaml").data.train[0]
     assert (source.opus, source.version) == ("Books", "v1")

@@ -207,3 +207,19 @@ def test_two_texts_of_different_length_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.it").write_text("a")
     with pytest.raises(InputError, match=r"a\.en has 2 lines but .*a\.it has 1"):
         inspect([str(tmp_path / "a.en"), str(tmp_path / "a.it")], Given(), ask)
+
+
+def test_texts_named_after_other_languages_are_refused(tmp_path: Path) -> None:
+    for code in ("en", "it", "de-AT", "xx"):
+        write_lines(tmp_path / f"a.{code}", ["a"])
+
+    def found(source: str, target: str, *wanted: str | None) -> Found:
+        return inspect([str(tmp_path / f"a.{code}") for code in (source, target)], Given(*wanted), ask)
+
+    for wanted in (("en", "it"), ("en", None), ("en-GB", None), (None, None)):
+        assert found("en", "it", *wanted).languages == ("en", "it")
+    assert found("en", "de-AT", "en", "de").languages == ("en", "de-AT")
+    assert found("en", "xx", "en", "it").languages == ("en", "xx")  # no code that is known
+    for wanted in (("it", "en"), ("it", None), (None, "en"), ("en", "fr")):
+        with pytest.raises(InputError, match="by their names from en into it, but the model translates"):
+            found("en", "it", *wanted)

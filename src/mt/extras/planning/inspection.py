@@ -20,7 +20,7 @@ from mt.extras.planning.table_style import NAMED_ROLES, has_header, language_cod
 from mt.text.archives import ARCHIVES
 from mt.text.compressed import COMPRESSED
 from mt.text.languages import base_language
-from mt.text.lines import count_lines, raise_issue
+from mt.text.lines import count_lines, raise_issue, refuse_pipe
 
 _SAMPLE = 1000  # rows or units
 _COLUMNS = "--columns SOURCE:TARGET"
@@ -50,8 +50,10 @@ def inspect(names: Sequence[str], given: Given, decide: Decide) -> Found:
     Raises:
         InputError: missing, damaged, of different length, of an unknown kind, or `decide` refuses.
     """
+    for each in names:
+        refuse_pipe(Path(each))
     if len(names) == 2:
-        return _two_texts(names[0], names[1])
+        return _two_texts(names[0], names[1], given)
     name, path = names[0], Path(names[0])
     kind = "folder" if path.is_dir() else file_kind(name)
     if not path.exists():
@@ -64,12 +66,18 @@ def inspect(names: Sequence[str], given: Given, decide: Decide) -> Found:
     return (_units if kind in BILINGUAL else _table)(name, kind, given, decide)
 
 
-def inspect_opus(corpus: str, languages: tuple[str, str]) -> Found:
+def inspect_opus(corpus: str, languages: tuple[str, str], given: Given) -> Found:
     """Download a corpus of OPUS, and name its version."""
+    wanted = given.source_lang or languages[0], given.target_lang or languages[1]
+    if languages != wanted:  # the configuration names the languages once
+        raise _other_languages(f"--opus {corpus} {' '.join(languages)}:", languages, wanted)
     return Found([{"opus": corpus, "version": opus_archive(corpus, "latest", languages)[1]}], languages)
 
 
-def _two_texts(source: str, target: str) -> Found:
+def _two_texts(source: str, target: str, given: Given) -> Found:
+    for name in (source, target):
+        if file_kind(name) or Path(name).is_dir():
+            raise InputError(f"{name}: has both languages by its name", "give each such file or folder alone")
     lines = [count_lines(Path(name)) for name in (source, target)]
     if lines[0] != lines[1]:
         hint = "line n of one must be the translation of line n of the other; `mt data align` pairs them"
@@ -77,7 +85,27 @@ def _two_texts(source: str, target: str) -> Found:
     languages = language_ending(source), language_ending(target)
     if languages[0] == languages[1] and source != target:  # a.dat and b.dat
         languages = None, None
+    _refuse_contradiction(f"{source} {target}: by their names", languages, given)
     return Found([{"source": source, "target": target}], languages)
+
+
+def _refuse_contradiction(place: str, named: tuple[str | None, str | None], given: Given) -> None:
+    """Refuse texts that are named after the wanted languages in the opposite order, or after known other ones."""
+    source, target = named
+    if source is None or target is None or base_language(source) == base_language(target):
+        return
+    here, wanted = (base_language(source), base_language(target)), (given.source_lang, given.target_lang)
+    there = [code and base_language(code) for code in wanted]
+    differs = any(code not in (None, own) for code, own in zip(there, here, strict=True))
+    is_crossed = here[0] == there[1] or here[1] == there[0]
+    if differs and (is_crossed or all(map(language_code, here))):
+        raise _other_languages(place, (source, target), wanted)
+
+
+def _other_languages(place: str, named: tuple[str, str], wanted: tuple[str | None, str | None]) -> InputError:
+    model = " ".join(f"{side} {code}" for side, code in zip(("from", "into"), wanted, strict=True) if code)
+    message = f"{place} from {named[0]} into {named[1]}, but the model translates {model}"
+    return InputError(message, "swap them, or change --source-lang and --target-lang")
 
 
 def language_ending(name: str) -> str | None:
