@@ -1,7 +1,7 @@
 """`mt init`."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain, combinations
 from pathlib import Path
 from shlex import quote
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mt.cli.init_dialogue import ask_minutes, ask_texts, ask_value
+from mt.cli.init_texts import InitCommand, as_texts, files_of, refuse_unused_style
 from mt.cli.options import debug_option, number, path_type
 from mt.cli.text import print_result
 from mt.errors import InputError, contradict
@@ -22,54 +23,27 @@ if TYPE_CHECKING:
     from mt.extras.planning.inspection import Found
 
 _SCHEMA = "mt.schema.json"
-_TEXTS = ("--train", "--valid", "--test", "--general")
 _KEYS = ("source_lang", "target_lang", "delimiter", "quoting", "header", "columns")
 
 
-def _split(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """Split what `_Init` has joined: one file or folder of both languages, or a text and its translation."""
-    found = [tuple(joined.split("\0")) for joined in (value if parameter.multiple else filter(None, [value]))]
-    for names in found:
-        if len(names) > 2 or not all(names):
-            raise click.BadParameter("give a text and its translation, or one file or folder of both")
-    return found if parameter.multiple else next(iter(found), None)
-
-
-class _Init(click.Command):
-    """A command whose options `_TEXTS` take all words up to the next option; click's take a fixed number."""
-
-    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        joined: list[str] = []
-        takes = False
-        for word in arguments:
-            option = word.partition("=")[0]
-            if takes and not word.startswith("-"):
-                joined[-1] += word if joined[-1].endswith("=") else f"\0{word}"
-                continue
-            takes = option in _TEXTS
-            joined.append(f"{word}=" if takes and option == word else word)
-        return super().parse_args(context, joined)
-
-
-@click.command(cls=_Init)
+@click.command(cls=InitCommand)
 @click.option("--name", help="Name of the run; default: the languages, as in en-de.")
 @click.option("--source-lang", metavar="LANG", help="Language to translate from; default: what the files say.")
 @click.option("--target-lang", metavar="LANG", help="Language to translate to; default: what the files say.")
 @click.option(
     "--train",
-    callback=_split,
+    callback=as_texts,
     multiple=True,
     metavar="SRC TGT|FILE",
     help="Text and translation; or a table, .tmx, .xliff, .po, .zip, .tar.gz or folder of both; repeatable.",
 )
-@click.option("--valid", callback=_split, metavar="SRC TGT|FILE", help="Validation text; default: split off --train.")
-@click.option("--test", callback=_split, metavar="SRC TGT|FILE", help="Test text; default: split off --train.")
+@click.option("--valid", callback=as_texts, metavar="SRC TGT|FILE", help="Validation text; default: split off --train.")
+@click.option("--test", callback=as_texts, metavar="SRC TGT|FILE", help="Test text; default: split off --train.")
 @click.option("--from", "start", type=path_type, metavar="MODEL", help="Fine-tune this run or model folder.")
-@click.option("--general", callback=_split, metavar="SRC TGT|FILE", help="With --from: text against forgetting.")
+@click.option("--general", callback=as_texts, metavar="SRC TGT|FILE", help="With --from: text against forgetting.")
 @click.option(
     "--general-share",
     type=click.FloatRange(0, 0.9, True),
-    default=0.2,
     callback=number,
     help="Its share of an epoch; 0.2.",
 )
@@ -118,7 +92,7 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
     from mt.extras.planning.init_options import InitOptions, validated_data
 
     _complete_names(options, given, is_terminal, asks)
-    unread = {"valid": None, "test": None, "general": ()}
+    unread = dict.fromkeys(("valid", "test", "general"), ())
     validated_data(InitOptions(**{key: value for key, value in (options | unread).items() if key != "held_out"}))
     path = output or Path(f"{options['name']}.yaml")
     schema_path = path.with_name(_SCHEMA)
@@ -126,9 +100,10 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
     for written in (path, student):
         _check_outputs(written or path, schema_path, force)
     paths += _inspect_held_out(options, given, is_terminal, asks)
+    refuse_unused_style(given, paths)
     if asks:
         options["minutes"] = options["minutes"] or ask_minutes()
-    refuse_inputs([path, schema_path, student], _files(paths))
+    refuse_inputs([path, schema_path, student], files_of(paths))
     draft = draft_config if options["start"] is None else draft_finetuning
     if student is not None:
         _write_pipeline(path, schema_path, student, draft, InitOptions(**options))
@@ -164,6 +139,10 @@ def _refuse_contradictions(like: Path | None, options: dict[str, Any]) -> None:
     contradict(None not in (like, options["minutes"]), "--like, which takes the other file's steps,", "--minutes")
     if options["general"] and options["start"] is None:
         raise InputError("--general is for fine-tuning", "add --from MODEL, or give the text with --train")
+    if options["general_share"] is None:
+        del options["general_share"]
+    elif not options["general"]:
+        raise InputError("--general-share is the share of the text of --general, which is missing", "add it")
 
 
 def _convert(
@@ -172,18 +151,19 @@ def _convert(
     """Write a configuration like another toolkit's file."""
     from mt.extras.planning.like_config import convert_config
 
-    options |= {"held_out": {}, **{key: given[key] for key in _KEYS[:2]}}
+    options |= {"held_out": {"valid": [], "test": []}, **{key: given[key] for key in _KEYS[:2]}}
     trains = options["train"] or options["opus"]
     paths = _inspect_training(options, given, is_terminal, asks=False) if trains else []
     paths += _inspect_held_out(options, given, is_terminal, asks=False)
+    refuse_unused_style(given, paths)
     device = None if options["device"] == "auto" else options["device"]
     decided = {"name": options["name"], "training.device": device, "data.train": options["train"]}
     decided |= {f"data.{key}": options[key] for key in _KEYS[:2]}
-    decided |= {f"data.{key}": [options[key]] for key in ("valid", "test") if options[key]}
+    decided |= {f"data.{key}": options[key] for key in ("valid", "test")}
     name, text, summary = convert_config(like, {k: v for k, v in decided.items() if v}, f"./{_SCHEMA}")
     path = output or Path(f"{name}.yaml")
     _check_outputs(path, path.with_name(_SCHEMA), force)
-    refuse_inputs([path, path.with_name(_SCHEMA)], [like, *_files(paths)])
+    refuse_inputs([path, path.with_name(_SCHEMA)], [like, *files_of(paths)])
     _write(path, path.with_name(_SCHEMA), text, summary, " --dry-run")
 
 
@@ -207,7 +187,9 @@ def _inspect_training(options: dict[str, Any], given: dict[str, Any], is_termina
         else:
             found.append(_inspect(names, {**given, **known}, is_terminal))
     options["train"] = list(chain.from_iterable(each.sources for each in found))
-    options["held_out"] = {split: source for each in found[::-1] for split, source in each.held_out.items()}
+    options["held_out"] = {
+        split: [each.held_out[split] for each in found if split in each.held_out] for split in ("valid", "test")
+    }
     options["source_lang"], options["target_lang"] = (
         given[key] or language for key, language in zip(_KEYS, found[0].languages, strict=False)
     )
@@ -220,12 +202,12 @@ def _inspect_held_out(options: dict[str, Any], given: dict[str, Any], is_termina
     held_out, languages = options.pop("held_out"), {key: options[key] for key in _KEYS[:2]}
     for split, title in (("valid", "Validation"), ("test", "Test")):
         names = options[split]
-        if asks and not names and split not in held_out:
+        if asks and not names and not held_out[split]:
             names = ask_texts(f"{title} text, {{}} (no answer: split off)", optional=True)
-        options[split] = _one_text(split, names, {**given, **languages}, is_terminal) if names else held_out.get(split)
+        options[split] = [_one_text(split, names, given | languages, is_terminal)] if names else held_out[split]
         paths += names or ()
     general = options["general"] or ()
-    options["general"] = _inspect(general, {**given, **languages}, is_terminal).sources if general else ()
+    options["general"] = _inspect(general, given | languages, is_terminal).sources if general else ()
     return [*paths, *general]
 
 
@@ -234,14 +216,6 @@ def _one_text(split: str, names: Sequence[str], given: dict[str, Any], is_termin
     if len(found.sources) > 1:
         raise InputError(f"--{split} {names[0]}: several texts by their names", "name the two files of one")
     return found.sources[0]
-
-
-def _files(names: Sequence[str]) -> Iterator[Path]:
-    """Yield files, and those in folders."""
-    from mt.data.paired_texts import names_in
-
-    for path in map(Path, names):
-        yield from (path / name for name in names_in(path)) if path.is_dir() else (path,)
 
 
 def _inspect(names: Sequence[str], given: dict[str, Any], is_terminal: bool) -> "Found":
@@ -283,6 +257,8 @@ def _check_outputs(path: Path, schema_path: Path, force: bool) -> None:
     A schema that `mt` wrote is replaced; any other existing file only with `force`.
     """
     require_writable(path, "--output")
+    if path == schema_path:
+        raise InputError(f"--output {path}: the schema for editors is written there", "name another file")
     if path.exists() and not force:
         raise InputError(f"{path} already exists", "give another --output, or --force to overwrite it")
     if schema_path.is_dir():

@@ -28,15 +28,15 @@ from mt.config.suggestions import MIN_SIMILARITY, similarity
 from mt.text.archives import ARCHIVES
 from mt.text.compressed import COMPRESSED
 
-_DELIMITED = (".tsv", ".csv")
-_TABLES = (*_DELIMITED, ".jsonl", ".parquet", ".xlsx")
+DELIMITED = (".tsv", ".csv")
+TABLES = (*DELIMITED, ".jsonl", ".parquet", ".xlsx")
 BILINGUAL = (".tmx", ".xliff", ".xlf", ".po")
 _PACKED = (".parquet", ".xlsx", *ARCHIVES)  # these are not compressed again
 
 
 def file_kind(name: str) -> str:
     """Return the ending that tells the kind of a corpus file: .tsv for a.TSV.gz; empty for other files."""
-    endings = {kind: kind for kind in (*_TABLES, *BILINGUAL, *ARCHIVES)}
+    endings = {kind: kind for kind in (*TABLES, *BILINGUAL, *ARCHIVES)}
     endings |= {f"{kind}{suffix}": kind for kind in endings if kind not in _PACKED for suffix in COMPRESSED}
     return next((kind for ending, kind in endings.items() if name.lower().endswith(ending)), "")
 
@@ -168,8 +168,8 @@ class TableFile(_Corpus):
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield keys for another kind of file."""
-        own: dict[str, tuple[str, ...]] = {"delimiter": _DELIMITED, "quoting": _DELIMITED, "stem": ARCHIVES}
-        own |= {"header": (*_DELIMITED, ".xlsx"), "sheet": (".xlsx",)}
+        own: dict[str, tuple[str, ...]] = {"delimiter": DELIMITED, "quoting": DELIMITED, "stem": ARCHIVES}
+        own |= {"header": (*DELIMITED, ".xlsx"), "sheet": (".xlsx",)}
         for key, kinds in own.items():
             if getattr(self, key) != type(self).model_fields[key].default and self.kind not in kinds:
                 yield Rule((key,), f"is for {', '.join(kinds)} files only")

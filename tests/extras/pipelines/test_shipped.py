@@ -102,7 +102,7 @@ def test_a_decoder_of_one_layer_is_for_little_text(pairs: int, layers: tuple[int
     text = text.replace("data:\n", f"data:\n  root: {tmp_path}\n")
     (tmp_path / "tiny.yaml").write_text(text)
     train = [{"source": "train.en", "target": "train.xx"}]
-    options = InitOptions("tiny", "en", "xx", train, None, None, None, "auto")
+    options = InitOptions("tiny", "en", "xx", train, (), (), None, "auto")
     _, pipeline, _ = draft_pipeline(options, lambda *_: (text, ""), "", tmp_path / "tiny.yaml")
     (tmp_path / "pipeline.yaml").write_text(pipeline)
     assert f"#     mt train --config {tmp_path}/tiny-student.yaml" in pipeline

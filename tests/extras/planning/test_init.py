@@ -161,6 +161,13 @@ def test_nothing_is_overwritten_unless_forced(initialised: Path, tmp_path: Path)
         ([*TRAIN, "--minutes", "0"], "--minutes"),
         ([*TRAIN, "--minutes", "nan"], "nan is not a number"),
         ([*TRAIN, "--general-share", "nan"], "nan is not a number"),
+        ([*TRAIN, "--general-share", "0.1"], "--general-share is the share of the text of --general, which is missing"),
+        ([*TRAIN, "--valid", "a", "b", "--valid=c", "d"], "--valid can be given only once"),
+        ([*TRAIN, "--columns", "1:2"], "--columns is for .tsv, .csv, .jsonl, .parquet, .xlsx files, and none is given"),
+        ([*TRAIN, "--no-header"], "--no-header is for .tsv, .csv, .xlsx files, and none is given"),
+        ([*TRAIN, "--delimiter", ";"], "--delimiter is for .tsv, .csv files, and none is given"),
+        ([*TRAIN, "--quoting"], "--quoting is for .tsv, .csv files, and none is given"),
+        ([*TRAIN, "--output", "mt.schema.json", "--force"], "the schema for editors is written there"),
         ([*TRAIN, "--name", "a/b"], "--name: must be letters"),
         (["--train", "train.en", "train.xx", "text"], "give a text and its translation, or one file or folder"),
         (["--train", "--name", "x"], "give a text and its translation, or one file or folder of both"),
@@ -262,11 +269,18 @@ def test_on_a_terminal_one_file_may_have_both_languages(tmp_path: Path) -> None:
     assert (train.file, train.header, train.delimiter) == ("both.csv", False, ";")
 
 
-def test_a_folder_fills_all_splits(tiny: Path) -> None:
-    mt("init", "--train", ".", "--source-lang", "en", "--target-lang", "xx", "--test", "test.en", "test.xx", cwd=tiny)
+def test_folders_fill_all_splits(tiny: Path) -> None:
+    for folder, split in product(("one", "two"), ("train", "valid", "test")):
+        (tiny / folder).mkdir(exist_ok=True)
+        for code in ("en", "xx"):
+            lines = (tiny / f"{split}.{code}").read_text().splitlines()
+            write_lines(tiny / folder / f"{split}.{code}", lines[: 200 if folder == "two" else None])
+    given = ["--source-lang", "en", "--target-lang", "xx", "--test", "test.en", "test.xx"]
+    mt("init", "--train", "one", "--train", "two", *given, cwd=tiny)
     data = load_config(tiny / "en-xx.yaml").data
-    assert [source.stem for source in (*data.train, *data.valid)] == ["train", "valid"]
-    assert data.test[0].source == "test.en"
+    sources = [(source.folder, source.stem) for source in (*data.train, *data.valid)]
+    assert sources == [("one", "train"), ("two", "train"), ("one", "valid"), ("two", "valid")]
+    assert [source.source for source in data.test] == ["test.en"]
 
 
 @pytest.mark.slow
@@ -379,7 +393,7 @@ def test_a_text_too_large_for_the_step_limit_is_logged_and_a_measured_format_is_
     monkeypatch.setattr(logging.getLogger("mt"), "propagate", True)
     files = {"source": str(tiny / "train.en"), "target": str(tiny / "train.xx")}
     monkeypatch.setattr(first_config, "has_bf16", lambda device: True)
-    text, _ = first_config.draft_config(InitOptions("big", "en", "xx", [files], None, None, None, "cpu"), "schema")
+    text, _ = first_config.draft_config(InitOptions("big", "en", "xx", [files], (), (), None, "cpu"), "schema")
     assert parse_config(text, "big.yaml").training.precision in ("fp32", "bf16")
     assert "2 steps, the limit of mt init, are 1." in caplog.text
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -144,7 +145,11 @@ def test_languages_of_units(tmp_path: Path) -> None:
         found_in(tmp_path, "a.po")
 
 
-def test_folders_and_archives_tell_their_splits(tmp_path: Path) -> None:
+def test_folders_and_archives_tell_their_splits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("mt"), "propagate", True)
+    caplog.set_level(logging.INFO, "mt")
     names = [f"{stem}.{code}" for stem in ("train", "val", "test_2016", "test_2017") for code in ("en", "it")]
     (tmp_path / "a.zip").write_bytes(zipped(dict.fromkeys(["README", *names], "a\n")))
     (tmp_path / "folder").mkdir()
@@ -155,6 +160,8 @@ def test_folders_and_archives_tell_their_splits(tmp_path: Path) -> None:
         source = {key: str(tmp_path / name)}
         held_out = {"valid": source | {"stem": "val"}, "test": source | {"stem": "test_2016"}}
         assert found == Found([source | {"stem": "train"}], ("en", "it"), held_out)
+        assert "for training; test_2016 as --test; test_2017 not used; val as --valid" in caplog.text
+        caplog.clear()
     write_lines(tmp_path / "folder" / "train.de", ["a"])
     with pytest.raises(AskedError, match="--source-lang and --target-lang"):
         found_in(tmp_path, "folder")

@@ -106,8 +106,8 @@ def draft_finetuning(options: InitOptions, schema: str) -> tuple[str, str]:
     start, texts = Start.find(options.start), read_texts(options)
     if options.general:
         refuse_unusable(texts.general, options.general[0], 1)
-    if options.valid is not None and texts.valid is not None:  # the model is scored on it
-        refuse_unusable(texts.valid, options.valid, 1)
+    if options.valid and texts.valid is not None:  # the model is scored on it
+        refuse_unusable(texts.valid, options.valid[0], 1)
     number, general = sum(texts.pairs), texts.general.clean
     share = options.general_share if general else 0.0
     weight = min(1.0, float(f"{share / (1 - share) * number / max(general, 1):.3g}"))

@@ -35,8 +35,8 @@ class InitOptions:
     source_lang: str
     target_lang: str
     train: Sequence[Source]
-    valid: Source | None  # None splits pairs off the training text
-    test: Source | None  # likewise
+    valid: Sequence[Source]  # none: split off the training text
+    test: Sequence[Source]  # likewise
     minutes: float | None  # time limit of the training, if any
     device: str  # auto, cpu, cuda or mps
     start: Path | None = None  # a model to fine-tune
@@ -52,19 +52,25 @@ class InitOptions:
         choices = [
             Choice("source_lang", self.source_lang),
             Choice("target_lang", self.target_lang),
-            Choice("train", train[0] if len(train) == 1 else train, reason),
+            Choice("train", _one_or_list(train), reason),
         ]
-        for split, source in (("valid", self.valid), ("test", self.test)):
-            reason = "" if source else "no files given: split off the training text"
-            choices.append(Choice(split, source or {"from_train": held_out}, reason))
+        for split, sources in (("valid", self.valid), ("test", self.test)):
+            reason = "" if sources else "no files given: split off the training text"
+            choices.append(Choice(split, _one_or_list(sources or [{"from_train": held_out}]), reason))
         return choices
+
+
+def _one_or_list(sources: Sequence[Source]) -> Source | list[Source]:
+    return sources[0] if len(sources) == 1 else list(sources)
 
 
 def option_error(key: str, value: str) -> str | None:
     """Return the error of a `name`, `source_lang` or `target_lang` on its own, if any."""
     texts: dict[str, Any] = {"name": "x", "source_lang": "en", "target_lang": "xx", key: value}
     files = {"source": "a", "target": "b"}
-    _, problems = _validate(InitOptions(**texts, train=[files], valid=files, test=files, minutes=None, device="auto"))
+    _, problems = _validate(
+        InitOptions(**texts, train=[files], valid=[files], test=[files], minutes=None, device="auto")
+    )
     return next((problem.message for problem in problems if problem.path[-1] == key), None)
 
 

@@ -205,9 +205,10 @@ def _paired_texts(name: str, key: str, given: Given, decide: Decide) -> Found:
     if not own or len(own) == len(pairs):
         log.info("%s: %s, %s-%s, for %s", name, ", ".join(pairs), *languages, purpose)
         return Found([{key: name}], languages)
-    held_out = {split: {key: name, "stem": stem} for stem, split in reversed(role.items()) if split != "train"}
-    held_out = held_out if given.split == "train" else {}
-    shown = "".join(f"; {source['stem']} as --{split}" for split, source in held_out.items())
+    others = {stem: split for stem, split in role.items() if split != "train" and given.split == "train"}
+    held_out = {split: {key: name, "stem": stem} for stem, split in reversed(others.items())}  # the first of each
+    uses = {stem: f"as --{split}" if held_out[split]["stem"] == stem else "not used" for stem, split in others.items()}
+    shown = "".join(f"; {stem} {use}" for stem, use in uses.items())
     log.info("%s: %s, %s-%s, for %s%s", name, ", ".join(own), *languages, purpose, shown)
     return Found([{key: name, "stem": stem} for stem in own], languages, held_out)
 

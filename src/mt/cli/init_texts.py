@@ -1,0 +1,57 @@
+"""Options of `mt init` for texts, which take one name or two."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mt.errors import InputError
+
+_TEXTS = ("--train", "--valid", "--test", "--general")
+
+
+def as_texts(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Split what `InitCommand` has joined: one file or folder of both languages, or a text and its translation."""
+    found = [tuple(joined.split("\0")) for joined in (value if parameter.multiple else filter(None, [value]))]
+    for names in found:
+        if len(names) > 2 or not all(names):
+            raise click.BadParameter("give a text and its translation, or one file or folder of both")
+    return found if parameter.multiple else next(iter(found), None)
+
+
+class InitCommand(click.Command):
+    """A command whose options in `_TEXTS` take all words up to the next option; click's take a fixed number."""
+
+    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+        joined: list[str] = []
+        takes = False
+        for word in arguments:
+            option = word.partition("=")[0]
+            if takes and not word.startswith("-"):
+                joined[-1] += word if joined[-1].endswith("=") else f"\0{word}"
+                continue
+            takes = option in _TEXTS
+            if takes and option != "--train" and any(each.partition("=")[0] == option for each in joined):
+                raise click.UsageError(f"{option} can be given only once")
+            joined.append(f"{word}=" if takes and option == word else word)
+        return super().parse_args(context, joined)
+
+
+def files_of(names: Sequence[str]) -> Iterator[Path]:
+    """Yield files, and those in folders."""
+    from mt.data.paired_texts import names_in
+
+    for path in map(Path, names):
+        yield from (path / name for name in names_in(path)) if path.is_dir() else (path,)
+
+
+def refuse_unused_style(given: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Refuse options for the style of tables where none of the files has it."""
+    from mt.config.sources import DELIMITED, TABLES, file_kind
+
+    styled = {"columns": TABLES, "header": (*DELIMITED, ".xlsx"), "delimiter": DELIMITED, "quoting": DELIMITED}
+    for key, kinds in styled.items():
+        if given[key] is not None and not any(file_kind(name) in kinds for name in names):
+            option = f"--no-{key}" if given[key] is False else f"--{key}"
+            raise InputError(f"{option} is for {', '.join(kinds)} files, and none is given", "leave it out")
