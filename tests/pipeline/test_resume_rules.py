@@ -85,6 +85,7 @@ FROZEN = [
     ("training.max_tokens", 2048, 4096),
     ("training.accumulate", 2, 1),
     ("training.bidirectional_epochs", 4, 0),
+    ("training.guided_alignment", 0.1, 0.0),
 ]
 
 
@@ -160,6 +161,15 @@ def test_a_change_that_a_resume_survives_is_accepted_and_said(project: Path, cha
     start(project, change)
     [notice] = notices
     assert notice.startswith(f"{change.partition('=')[0]} is now ")
+
+
+def test_guided_alignment_may_change_and_end(project: Path, notices: list[str]) -> None:
+    guided = "training.guided_alignment=0.1"
+    start(project, guided)
+    checkpoint(RunDir(project / "run"), 100, inputs=input_digests(configure(project).data))
+    start(project, guided.replace("1", "2"))
+    start(project)
+    assert [notice.rpartition(" ")[2] for notice in notices] == ["0.1", "0.2"]
 
 
 def test_another_test_set_is_accepted_unless_it_was_split_off(project: Path, notices: list[str]) -> None:

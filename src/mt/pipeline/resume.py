@@ -59,6 +59,8 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any] | No
     ]
     unnamed = (key for key in now if key in before.keys() - same and not key.startswith((*changes, "data.test")))
     frozen += [f"{key}: the content has changed" for key in unnamed]
+    if not earlier.training.guided_alignment:  # a model folder would claim a head that has learned nothing
+        frozen += [change for key, change in changes.items() if key == "training.guided_alignment"]
     if frozen:
         raise _refusal(run_dir, "; ".join(frozen))
     for change in changes.values():
