@@ -13,10 +13,9 @@ from mt.config import Config, dump_config
 from mt.console import logged_to
 from mt.data.prepare import input_digests, warn_of_shared_text
 from mt.data.tokenizer import TokenizerPair
-from mt.errors import InputError
 from mt.pipeline.data import align, clean_text, encode, make_tokenizers, report_cleaning
 from mt.pipeline.finish import finish
-from mt.pipeline.preflight import check_requirements
+from mt.pipeline.preflight import check_requirements, refuse_pipeline
 from mt.pipeline.resume import recorded_inputs, refuse_changes
 from mt.pipeline.training import make_trainer
 from mt.storage import atomic, lock
@@ -51,8 +50,7 @@ def run(
     """
     check_requirements(config, distributed)
     run_dir = RunDir(runs / config.name)
-    if run_dir.pipeline.is_dir():
-        raise InputError(f"{run_dir.root} is the folder of a pipeline", "choose another name")
+    refuse_pipeline(run_dir)
     if config.training.deterministic:
         use_deterministic_algorithms()
     device = choose_device(config.training.device, local_rank=distributed.local_rank)

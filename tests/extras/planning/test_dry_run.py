@@ -142,6 +142,11 @@ def test_a_language_without_a_usable_pair(two_languages: Path, tmp_path: Path) -
         ),
         (["training.device=cuda"], "training.device: this machine has no usable cuda device"),
         (["model.n_heads=3"], "cannot be divided among 3 heads"),
+        (["training.freeze=[encoder, decoder, source_embedding, output]"], "training.freeze: nothing is left to train"),
+        (
+            ["model.architecture=decoder_only", "model.encoder_layers=0", "training.freeze=[encoder]"],
+            "training.freeze: this model has no part encoder",
+        ),
         (["evaluation.bleu_tokenize=ko-mecab"], "evaluation.bleu_tokenize: ko-mecab cannot be used here"),
     ],
 )
@@ -157,7 +162,9 @@ def test_refuses_what_training_would_refuse(tiny: Path, changes: list[str], mess
 
 
 def test_insufficient_disks_are_refused(tiny: Path) -> None:
-    done = dry(tiny, "training.keep_checkpoints=100000", "model.d_ff=8192", code=4)
+    many = ["training.keep_checkpoints=100000", "training.save_every=1", "model.d_ff=8192"]
+    dry(tiny, *many)  # of 24 steps
+    done = dry(tiny, *many, "training.max_steps=1000000", code=4)
     assert "GB free on this disk, but the run may need" in done.stderr
     done = mt(*DRY, "--runs", "tiny.yaml", cwd=tiny, code=4)
     assert "tiny.yaml: cannot write here" in done.stderr
@@ -190,6 +197,12 @@ def test_a_signal_to_the_process_group_leaves_no_text_behind(tiny: Path) -> None
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGTERM)
     assert list(temporary.iterdir()) == []
+
+
+def test_the_folder_of_a_pipeline_is_refused(tiny: Path) -> None:
+    (tiny / "runs" / "tiny" / ".pipeline").mkdir(parents=True)
+    refused = [mt(*words, cwd=tiny, code=2).stderr for words in (DRY, DRY[:-1])]
+    assert all("runs/tiny is the folder of a pipeline" in text for text in refused)
 
 
 def test_a_locked_run_is_refused(tiny: Path) -> None:

@@ -407,6 +407,10 @@ def test_the_estimate_adds_up() -> None:
     assert found.validation_seconds == pytest.approx(10 * 500 * 0.02)
     tokens = 28_000 * 0.01 * 4000
     assert found.disk == pytest.approx(28_000 * 116 + 2 * tokens + 4 * 16_000_000 + 12_000_000, rel=0.01)
+    for changes, kept in (({"keep_checkpoints": 1000}, 10), ({"keep_checkpoints": 1000, "save_every": 50}, 30)):
+        many = config.model_copy(update={"training": config.training.model_copy(update=changes)})
+        more = estimate(many, MEASURED, [28_000], 500, 100.0).disk - found.disk
+        assert more == pytest.approx((kept - 3) * 4 * 4_000_000)  # all that will be made, not three
     # The peak of a large text is deduplication, which writes it once more.
     assert estimate(config, MEASURED, [28_000], 500, 1e6).disk == pytest.approx(2 * 28_000 * 1e6)
     for epochs, steps in ((2, 560), (100, 1000)):

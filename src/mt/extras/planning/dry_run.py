@@ -16,7 +16,7 @@ from mt.extras.export.exporting import require_packages
 from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, sample_held_out, train_on_sample
 from mt.extras.planning.estimate import Estimate, estimate
 from mt.extras.planning.probe import Measurements, probe
-from mt.pipeline.preflight import check_requirements
+from mt.pipeline.preflight import check_requirements, refuse_pipeline
 from mt.pipeline.resume import recorded_inputs, refuse_changes
 from mt.storage import lock as run_lock
 from mt.storage.run_dir import RunDir
@@ -44,6 +44,7 @@ def dry_run(config: Config, runs: Path) -> str:
     check_requirements(config)
     require_packages(*config.exports)
     run_dir = RunDir(runs / config.name)
+    refuse_pipeline(run_dir)
     disk = _writable_parent(run_dir)
     device = choose_device(config.training.device)
     run_lock.refuse_locked(run_dir.lock)

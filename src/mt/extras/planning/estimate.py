@@ -64,7 +64,7 @@ def estimate(
         epochs=steps / max(steps_per_epoch, 1e-9),
         training_seconds=steps * measured.seconds_per_step,
         validation_seconds=validations * per_validation,
-        disk=_disk(config, measured, sum(pairs), bytes_per_pair),
+        disk=_disk(config, measured, sum(pairs), bytes_per_pair, steps),
     )
 
 
@@ -73,23 +73,24 @@ def scoring_cost(has_test: bool) -> int:
     return _TUNING_COST + _TEST_COST * has_test
 
 
-def _disk(config: Config, measured: Measurements, pairs: int, bytes_per_pair: float) -> int:
+def _disk(config: Config, measured: Measurements, pairs: int, bytes_per_pair: float, steps: int) -> int:
     """Return the bytes at the peak: while dropping duplicates, or in training."""
     text = pairs * bytes_per_pair
     tokens = measured.tokens_per_step * measured.steps_per_pair * pairs
     encoded = tokens * (2 if config.tokenizer.vocab_size <= 2**16 else 4) + 16 * pairs  # and each sentence's offset
     epochs = 2 * encoded if config.tokenizer.is_sampled else 0  # the current epoch, and the next
-    in_training = text + encoded + epochs + _checkpoints(config, measured)
+    in_training = text + encoded + epochs + _checkpoints(config, measured, steps)
     return round(max(text * (1 + config.data.drop_duplicates), in_training))
 
 
-def _checkpoints(config: Config, measured: Measurements) -> int:
+def _checkpoints(config: Config, measured: Measurements, steps: int) -> int:
     """Return the bytes of the checkpoints and of the model folder."""
     training = config.training
     weights = measured.parameters * _WEIGHT_BYTES
     copies = 3 + (training.ema_decay is not None)  # weights, two moments, their average
     averages = training.average_checkpoints if training.final_weights.startswith("average") else 1
-    checkpoints = training.keep_checkpoints + averages + 1  # one is being written
+    made = sum(-(-steps // every) for every in (training.save_every, training.validate_every) if every)
+    checkpoints = min(training.keep_checkpoints + averages, made) + 1  # one is being written
     return checkpoints * copies * weights + 3 * weights  # the model for torch and CTranslate2
 
 

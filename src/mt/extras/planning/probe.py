@@ -25,6 +25,7 @@ from mt.decoding.engine import SearchOptions
 from mt.decoding.torch_engine import TorchEngine
 from mt.errors import InputError
 from mt.model.build import TranslationModel, build
+from mt.pipeline.training import freeze
 from mt.storage import atomic
 from mt.storage.run_dir import RunDir
 from mt.system.devices import choose_device, peak_memory
@@ -103,6 +104,7 @@ def _measure(
     min_vocab = 0 if complete else config.tokenizer.vocab_size
     src_vocab, tgt_vocab = (max(one.vocab_size, min_vocab) for one in (tokenizers.source, tokenizers.target))
     model = build(config.model, src_vocab, tgt_vocab, config.data.max_length, tokenizers.shared).to(device)
+    freeze(model, config.training.freeze)
     corpus = _encode(run, config, sample, tokenizers)
     trainer = Trainer(
         config, run, model, corpus, _no_validation, load_teachers=lambda: pretrained.load_teachers(tokenizers, device)
