@@ -68,11 +68,13 @@ def test_a_model_goes_on_with_its_optimizer_augmentation_and_evaluation(tuned: P
     shutil.copytree(tuned, tmp_path, dirs_exist_ok=True)
     changes = ["name=moved", "training.optimizer=muon", "training.learning_rate=4e-3", "training.max_steps=4"]
     changes += ["augmentation.robust=true", "evaluation.bleu_tokenize=intl"]
+    changes += ["data.max_length=3000", "training.max_tokens=3000"]
     mt("train", "--config", "two.yaml", *(w for change in changes for w in ("--set", change)), cwd=tmp_path)
     mt("init", "--from", "runs/moved", *TRAIN, cwd=tmp_path)
     config = load_config(tmp_path / "moved-tuned.yaml")
     assert (config.augmentation.robust, config.evaluation.bleu_tokenize) == (True, "intl")
     training = config.training
+    assert (config.data.max_length, training.max_tokens) == (3000, 3000)
     assert (training.optimizer, training.learning_rate, training.schedule) == ("muon", 2e-3, "cosine")
     assert training.ema_decay is None
 

@@ -146,7 +146,7 @@ def _text(
         "training": _training(start, inputs, length),
         "decoding": [
             *_values(searched, "as the model's", "beam_size", "length_penalty"),
-            Choice("tune_length_penalty", True, TUNING_REASON),
+            *[Choice("tune_length_penalty", True, TUNING_REASON)] * (searched.beam_size > 1),
         ],
         "evaluation": _values(theirs.evaluation, "as the model's"),
     }
@@ -171,9 +171,16 @@ def _training(start: Start, inputs: PlanInputs, length: Length) -> list[Choice]:
     by_key = {choice.key: choice for choice in changed}
     # Short trainings of a finished model were measured at a falling rate, without averaged weights.
     like_new = (choice for choice in training_choices(shape, inputs, length) if choice.key != "ema_decay")
-    choices = [by_key.get(choice.key, choice) for choice in like_new]
+    choices = [_holding(start, by_key.get(choice.key, choice)) for choice in like_new]
     patience = Choice("patience", 5, "ends when the validation text shows overfitting")
     return [Choice("init_from", str(start.path)), *choices, patience]
+
+
+def _holding(start: Start, choice: Choice) -> Choice:
+    """Return a choice; that of the batch size at least for the longest sentence."""
+    longest = start.config.data.max_length
+    fits = choice.key != "max_tokens" or not isinstance(choice.value, int) or choice.value >= longest
+    return choice if fits else Choice("max_tokens", longest, "of one sentence of data.max_length")
 
 
 def _muon(start: Start) -> tuple[str, float, list[Choice]]:
