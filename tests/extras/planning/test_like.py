@@ -281,6 +281,16 @@ def test_fairseq(tmp_path: Path) -> None:
     assert (model.scale_embeddings, model.embedding_norm) == (False, True)
 
 
+def test_other_toolkits_may_name_fairseq(tmp_path: Path) -> None:
+    named = OPENNMT.replace("corpora/", "fairseq-corpora/") + "# as: fairseq-train x\nsave_model: runs/fairseq-train\n"
+    assert converted(tmp_path, named)[0].model == converted(tmp_path, OPENNMT)[0].model
+
+
+def test_languages_may_look_like_numbers(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="other:3: --source-lang: must be text"):
+        converted(tmp_path, FAIRSEQ.replace("--source-lang en", "--source-lang 1"))
+
+
 def test_text_and_languages_need_not_be_there(tmp_path: Path) -> None:
     command = "fairseq-train --fp16 data-bin/wmt18_en_de -a transformer_vaswani_wmt_en_de_big --max-sentences 64"
     (tmp_path / "base.txt").write_text(command)

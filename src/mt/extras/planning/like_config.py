@@ -67,7 +67,7 @@ def _add_texts(found: Conversion, file: str, named: Any, given: Mapping[str, Any
     if "data.train" not in values:
         values["data.train"] = {"source": f"train.{pair[0]}", "target": f"train.{pair[1]}"}
         origins["data.train"] = "your text: the file does not name it", 0
-    name = given.get("name") or values.get("name") or "-".join(pair)
+    name = given.get("name") or values.get("name") or "-".join(map(str, pair))
     values["name"] = name
     values |= {key: value for key, value in given.items() if not key.startswith("data.")}
     origins |= dict.fromkeys(given, (_GIVEN, 0))

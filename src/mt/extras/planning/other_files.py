@@ -31,8 +31,9 @@ def read_options(path: Path) -> tuple[str, dict[str, Option]]:
         InputError: it cannot be read, is damaged, or of none of the toolkits.
     """
     content, file = read_limited(path), str(path)
-    if re.search(rb"\bfairseq(-|_cli)", content):
-        return "fairseq", _command_options(decode_text(content, file), file)
+    text = decode_text(content, file)
+    if any(map(_find_command, text.splitlines())):
+        return "fairseq", _command_options(text, file)
     tree = parse_yaml(content, file)
     leaves = dict(_leaves(tree, (), tree.root)) if isinstance(tree.root, dict) else {}
     if "data.source_lang" in leaves:
@@ -70,13 +71,18 @@ def _command_options(text: str, file: str) -> dict[str, Option]:
     return options
 
 
+def _find_command(line: str) -> re.Match[str] | None:
+    """Find a fairseq command in a line that is no comment and no key of YAML."""
+    return None if re.match(r"\s*(#|(- +)?[\w.]+:\s)", line) else _COMMAND.search(line)
+
+
 def _commands(text: str, file: str) -> Iterator[tuple[str, int, list[tuple[str, int]]]]:
     """Yield the name of each fairseq command, its line, and its words with theirs."""
     variables = dict(re.findall(r"^\s*(?:export\s+)?(\w+)=(\S+)\s*$", text, re.MULTILINE))
     kind, start, words = "", 0, list[tuple[str, int]]()
     for number, line in enumerate(text.splitlines(), 1):
         if not kind:
-            if not (found := _COMMAND.search(line)) or line.lstrip().startswith("#"):
+            if not (found := _find_command(line)):
                 continue
             kind, start, words, line = found[1], number, [], line[found.end() :]
         body = line.rstrip().removesuffix("\\")
