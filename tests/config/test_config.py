@@ -246,6 +246,7 @@ def test_a_schedule_with_an_end_needs_max_steps() -> None:
 
 
 TWO_SOURCES = "data.train=[{source: a, target: b}, {source: c, target: d}]"
+GIVEN = "tokenizer.file=a.json tokenizer.shared=true"
 EPOCHS = "training.max_steps=9999 training.max_epochs=8 training.bidirectional_epochs"
 
 
@@ -264,6 +265,10 @@ EPOCHS = "training.max_steps=9999 training.max_epochs=8 training.bidirectional_e
         ("training.average_checkpoints=3", "training.average_checkpoints"),
         ("training.average_checkpoints=3 training.final_weights=average_best", ""),
         ("data.temperature=2", "data.temperature"),
+        ("decoding.tune_length_penalty=true decoding.beam_size=1", "decoding.tune_length_penalty"),
+        ("decoding.tune_length_penalty=true", ""),
+        (f"{GIVEN} tokenizer.vocab_size=500 tokenizer.train_pairs=9", "tokenizer.vocab_size tokenizer.train_pairs"),
+        (GIVEN, ""),
     ],
 )
 def test_unused_keys(changes: str, unused: str) -> None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from mt.config.base import Section
 from mt.config.schema import Config
-from mt.config.training import TrainingConfig
 
 
 def unused_keys(config: Config) -> Iterator[str]:
@@ -32,7 +32,13 @@ def unused_keys(config: Config) -> Iterator[str]:
         yield "data.temperature: has no effect with a single source in data.train"
     if training.init_from is None and _is_set(training, "init_tokenizer"):
         yield "training.init_tokenizer: has no effect without a model to start from (training.init_from)"
+    if config.decoding.tune_length_penalty and config.decoding.beam_size == 1:
+        yield "decoding.tune_length_penalty: has no effect with a beam of 1 (decoding.beam_size)"
+    if config.tokenizer.given is not None:
+        for key in ("vocab_size", "train_pairs"):
+            if _is_set(config.tokenizer, key):
+                yield f"tokenizer.{key}: has no effect with a given tokenizer (tokenizer.file)"
 
 
-def _is_set(section: TrainingConfig, key: str) -> bool:
+def _is_set(section: Section, key: str) -> bool:
     return bool(getattr(section, key) != type(section).model_fields[key].default)
