@@ -405,11 +405,13 @@ def test_a_missing_optional_source_is_left_out_and_reported(tmp_path: Path) -> N
     (tmp_path / "tiny.yaml").write_text(MORE)
     train = ("train", "--config", "tiny.yaml", "--set", "training.max_steps=4")
     warnings = mt("train", "--config", "tiny.yaml", "--dry-run", cwd=tmp_path).stderr
-    assert "data.train.1 is optional and left out: more.xx does not exist" in warnings
+    assert "data.train: an optional source is left out: more.xx does not exist" in warnings
     mt(*train, cwd=tmp_path)
     alone = load_config(tmp_path / "runs" / "tiny" / "config.yaml").data.train
     assert [(source.target, source.optional) for source in alone] == [("train.xx", False)]  # type: ignore[union-attr]
-    assert "data.train.1 is optional and left out" in mt("data", "check", "tiny.yaml", cwd=tmp_path).stderr
+    assert (
+        "data.train: an optional source is left out: more.xx" in mt("data", "check", "tiny.yaml", cwd=tmp_path).stderr
+    )
 
     # Once it exists, it is an input like any other, and the run has different data.
     (tmp_path / "more.xx").write_text((tmp_path / "train.xx").read_text().replace("K", "k"))
@@ -418,6 +420,18 @@ def test_a_missing_optional_source_is_left_out_and_reported(tmp_path: Path) -> N
     assert "data.train" in changed
     mt(*train, "--set", "name=both", cwd=tmp_path)
     assert len(load_config(tmp_path / "runs" / "both" / "config.yaml").data.train) == 2
+
+
+def test_optional_sources_are_named_by_their_files(tmp_path: Path, notices: list[str]) -> None:
+    write_pairs(tmp_path, "there", GOOD)
+    languages = {"source_lang": ["en", "it"], "target_lang": ["en", "it"]}
+    both_ways = {"source_lang": "en", "target_lang": "it", "both_ways": True}
+    train = [{"source": f"{stem}.en", "target": f"{stem}.it", **both_ways} for stem in ("there", "gone")]
+    config = make_config(tmp_path, [train[0], train[1] | {"optional": True}], **languages, test=None)
+    assert len(drop_missing_sources(config).data.train) == 2
+    assert notices == [
+        f"data.train: an optional source is left out: {tmp_path}/gone.en and {tmp_path}/gone.it does not exist"
+    ]
 
 
 SYNTHETIC = "[{source: a.en, target: a.xx, optional: true}, {source: b.en, target: b.xx, synthetic: true}]"

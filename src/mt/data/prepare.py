@@ -52,13 +52,16 @@ def drop_missing_sources(config: Config) -> Config:
     """
     data = config.data
     present: list[Source] = []
-    for number, source in enumerate(data.train):
+    left_out: list[str] = []
+    for source in data.train:
         paths = [Path(data.root) / name for name in source.files.values() if getattr(source, "optional", False)]
         missing = [str(path) for path in paths if not path.exists()]
         if missing:
-            log.warning("data.train.%d is optional and left out: %s does not exist", number, " and ".join(missing))
+            left_out.append(" and ".join(sorted(missing)))
         else:
             present.append(source.model_copy(update={"optional": False}) if paths else source)
+    for names in dict.fromkeys(left_out):  # a source that is read both ways is two
+        log.warning("data.train: an optional source is left out: %s does not exist", names)
     left = {code for source in present for code in data.languages_of(source)}
     for code in (*data.target_lang, *data.source_lang):
         if code not in left:
