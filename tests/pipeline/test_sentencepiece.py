@@ -100,9 +100,15 @@ def test_a_resume_with_another_file_is_refused(tiny: Path, write_model: Callable
     changes = ("tokenizer.file=spm.model", "training.max_steps=8")
     train(tiny, *changes)
     assert "trained" not in train(tiny, *changes).stderr
+    (tiny / "spm.model").rename(tiny / "moved.model")
+    [own] = set(run_of(tiny).tokenizer.glob("tokenizer*"))
+    for place in ("moved.model", own):  # or the copy in the run
+        assert "trained" not in train(tiny, f"tokenizer.file={place}", changes[1]).stderr
     write_model("spm.model", 24)
-    refusal = train(tiny, *changes, code=2).stderr
-    assert "tokenizer: the checkpoints were trained with another one" in refusal
+    for options in ([], ["--dry-run"]):
+        words = ["train", "--config", "tiny.yaml", *overrides(changes), *options]
+        refusal = mt(*words, cwd=tiny, code=2).stderr
+        assert "tokenizer: the checkpoints were trained with another one" in refusal
     assert run_of(tiny).checkpoint_steps()
 
 

@@ -1,6 +1,5 @@
 """The stages before training: clean text, tokenizers, token ids."""
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES, EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
-from mt.pipeline.resume import refuse_other_tokenizer, tokenizer_files
+from mt.pipeline.resume import refuse_other_tokenizer, tokenizer_digests, tokenizer_files
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import RunDir
@@ -59,11 +58,10 @@ def make_tokenizers(
         if owner is not None:
             log.info("using the tokenizer of %s; tokenizer.vocab_size has no effect", owner.path)
         tokenizers = pretrained.tokenizers() or _train_tokenizers(config, run_dir)
-        content = {name: text.encode() for name, text in tokenizers.files().items()}
-        refuse_other_tokenizer(run_dir, {name: hashlib.sha256(text).hexdigest() for name, text in content.items()})
+        refuse_other_tokenizer(run_dir, tokenizer_digests(tokenizers))
         with atomic.new_folder(run_dir.tokenizer, key=key) as folder:
-            for name, text in content.items():
-                atomic.write_bytes(folder / name, text)
+            for name, text in tokenizers.files().items():
+                atomic.write_text(folder / name, text)
     files = tokenizer_files(run_dir)
     refuse_other_tokenizer(run_dir, files)  # a user may have replaced them
     tokenizers = TokenizerPair.load(run_dir.tokenizer, settings.shared)

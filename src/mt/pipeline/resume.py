@@ -1,11 +1,13 @@
 """Checks of a resume: configuration, data and tokenizer must be those of the checkpoints."""
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mt.config import Config, parse_config
 from mt.console import log
+from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.storage.manifest import DamagedError, read_manifest, verify
 from mt.storage.run_dir import CheckpointDir, RunDir
@@ -28,6 +30,7 @@ FROZEN = (
 # Of a root, the content of its files is compared. Other test sets leave the training text as it is, except those that
 # are split off it.
 FREE, SPLIT_OFF = ("data.root", "data.test"), "data.test.from_train"
+_TOKENIZER_FILES = ("tokenizer.file", "tokenizer.source_file", "tokenizer.target_file")
 
 
 def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any] | None) -> None:
@@ -55,7 +58,11 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any] | No
     frozen = [
         change
         for key, change in changes.items()
-        if key.startswith(FROZEN) and key not in same and (key == SPLIT_OFF or not key.startswith(FREE))
+        if key.startswith(FROZEN)
+        and key not in same
+        and (key == SPLIT_OFF or not key.startswith(FREE))
+        # Of files of a tokenizer, `refuse_other_tokenizer` compares the content.
+        and not (key in _TOKENIZER_FILES and config.tokenizer.given and earlier.tokenizer.given)
     ]
     unnamed = (key for key in now if key in before.keys() - same and not key.startswith((*changes, "data.test")))
     frozen += [f"{key}: the content has changed" for key in unnamed]
@@ -75,6 +82,11 @@ def refuse_other_tokenizer(run_dir: RunDir, files: Mapping[str, str]) -> None:
     """
     if files != _recorded_origin(run_dir).get("tokenizer", files):
         raise _refusal(run_dir, "tokenizer: the checkpoints were trained with another one")
+
+
+def tokenizer_digests(tokenizers: TokenizerPair) -> dict[str, str]:
+    """Return the SHA-256 of each file that the run's tokenizer will have."""
+    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in tokenizers.files().items()}
 
 
 def tokenizer_files(run_dir: RunDir) -> dict[str, str]:

@@ -17,7 +17,7 @@ from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, sample
 from mt.extras.planning.estimate import Estimate, estimate
 from mt.extras.planning.probe import Measurements, probe
 from mt.pipeline.preflight import check_requirements, refuse_pipeline
-from mt.pipeline.resume import recorded_inputs, refuse_changes
+from mt.pipeline.resume import recorded_inputs, refuse_changes, refuse_other_tokenizer, tokenizer_digests
 from mt.storage import lock as run_lock
 from mt.storage.run_dir import RunDir
 from mt.system.devices import choose_device
@@ -84,6 +84,8 @@ def _check_pretrained(config: Config, runs: Path, run_dir: RunDir) -> tuple[Pret
         pretrained.check()
         tokenizers = pretrained.tokenizers()
     refuse_changes(run_dir, config, input_digests(config.data) | pretrained.identities())
+    if tokenizers is not None:
+        refuse_other_tokenizer(run_dir, tokenizer_digests(tokenizers))
     return pretrained, tokenizers
 
 
