@@ -114,6 +114,20 @@ def test_swapped_files_are_named_with_the_fix_and_repaired(pairs: list[Pair], tm
     assert set(kept) <= {(source.strip(), target.strip()) for source, target in pairs}
 
 
+def test_right_pairs_beside_a_block_that_is_nearly_all_of_the_text_stay(pairs: list[Pair], tmp_path: Path) -> None:
+    write(tmp_path, [*((target, source) for source, target in pairs[:920]), *pairs[920:1000]])
+    [note] = notes(tmp_path)["swapped"]
+    assert note.startswith("a.it: nearly all lines (1 to 9"), note
+    assert "write {source: a.it, target: a.en}, or " in note
+    right = {(source.strip(), target.strip()) for source, target in pairs[:1000]}
+    last = [pair for pair in right if pair in {(src.strip(), tgt.strip()) for src, tgt in pairs[930:1000]}]
+    for options, least in (((), 50), (("--repair",), 800)):
+        kept = cleaned(tmp_path, *options)
+        assert set(kept) <= right
+        assert len(kept) >= least
+        assert len(set(last) & set(kept)) > 0.8 * len(last)
+
+
 @pytest.mark.slow
 def test_half_of_a_text_may_be_swapped(pairs: list[Pair], tmp_path: Path) -> None:
     write(tmp_path, [*pairs[:1500], *((target, source) for source, target in pairs[1500:])])

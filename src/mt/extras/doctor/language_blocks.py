@@ -29,7 +29,8 @@ _SURE = 2.0  # nats of py3langid that make a line an example of the other side's
 _BOUND, _DOUBT = 4.0, 0.5  # nats that a line can give, and that each has to bring
 _MIN_EVIDENCE = 25.0  # nats of a block
 _TRANSLATED = 0.4  # share of a text's words that are translated elsewhere; lists of names and code have less
-_WHOLE = 0.9  # share of a text that makes it all of it
+_WHOLE = 0.9  # share of a text that is nearly all of it
+_SPARE = int(_MIN_EVIDENCE / (_BOUND + _DOUBT))  # lines that cannot prove to be no part of a block beside them
 _SHOWN = 300  # lines of a block whose words are looked at
 _WORD = re.compile(r"\w+")
 
@@ -42,7 +43,8 @@ class LanguageBlock:
         side: 0 the source, 1 the target, None both: each side is in the language of the other.
         language: of that side.
         evidence: in nats.
-        whole: it is all of the corpus.
+        whole: with others of its side and language it is nearly all of the corpus.
+        n_pairs: of the corpus.
     """
 
     start: int
@@ -51,6 +53,7 @@ class LanguageBlock:
     language: str
     evidence: float = 0.0
     whole: bool = False
+    n_pairs: int = 0
 
     def overlap(self, start: int, end: int) -> int:
         """Return the number of common pairs."""
@@ -59,7 +62,10 @@ class LanguageBlock:
     def described(self, source: str, target: str) -> str:
         """Name the lines and their language."""
         unit = "pairs" if source == target else "lines"
-        lines = f"all {unit}" if self.whole else f"{unit} {self.start + 1:,} to {self.end:,}"
+        place = f"{self.start + 1:,} to {self.end:,}"
+        lines = f"nearly all {unit} ({place})" if self.whole else f"{unit} {place}"
+        if (self.start, self.end) == (0, self.n_pairs):
+            lines = f"all {unit}"
         if self.side is None:
             return f"{target}: {lines} are swapped with those of {source}"
         column = f"{('source', 'target')[self.side]} side of " if source == target else ""
@@ -67,7 +73,7 @@ class LanguageBlock:
 
 
 def language_blocks(pairs: Iterable[Pair], languages: tuple[str, str]) -> list[LanguageBlock]:
-    """Find the blocks of a corpus; nine tenths of it are given as all of it, and without py3langid nothing is found."""
+    """Find the blocks of a corpus; without py3langid nothing is found."""
     if find_spec("py3langid") is None:
         return []
     remaining, found, n_pairs = iter(pairs), list[LanguageBlock](), 0
@@ -78,13 +84,15 @@ def language_blocks(pairs: Iterable[Pair], languages: tuple[str, str]) -> list[L
     kinds: dict[tuple[int | None, str], list[LanguageBlock]] = {}
     for block in found:
         kind = kinds.setdefault((block.side, block.language), [])
-        if kind and kind[-1].end == block.start:  # of two segments
+        if kind and block.start - kind[-1].end <= _SPARE:  # of two segments
             kind[-1] = replace(kind[-1], end=block.end, evidence=kind[-1].evidence + block.evidence)
         else:
             kind.append(block)
     for key, kind in kinds.items():
         if sum(block.end - block.start for block in kind) >= _WHOLE * n_pairs:
-            kinds[key] = [replace(kind[0], start=0, end=n_pairs, whole=True)]
+            kind[0] = replace(kind[0], start=0 if kind[0].start <= _SPARE else kind[0].start)
+            kind[-1] = replace(kind[-1], end=n_pairs if n_pairs - kind[-1].end <= _SPARE else kind[-1].end)
+            kinds[key] = [replace(block, whole=True, n_pairs=n_pairs) for block in kind]
     return sorted((block for kind in kinds.values() for block in kind), key=lambda block: block.start)
 
 
