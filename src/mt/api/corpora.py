@@ -190,10 +190,10 @@ def _scorer(models: "list[Translator]", option: str, own: str, other: str) -> "S
 def _train_pair(settings: "Config", folder: Path, device: str, runs: Path) -> tuple[list[Path], list[Path]]:
     """Train a small model each way, for each pair of languages, on the clean part of the training text."""
     from mt.extras.doctor.check import check_corpus
-    from mt.extras.doctor.clean import dropping_rules, write_clean
+    from mt.extras.doctor.clean import check_output, dropping_rules, write_clean
     from mt.extras.doctor.scoring_models import small_model
 
-    text = folder / "text"
+    check_output(text := folder / "text", settings.data)
     rules = dropping_rules((), ())
     cleaned = write_clean(check_corpus(settings, runs, 1, dropped_for=rules), text, rules)
     data = settings.data

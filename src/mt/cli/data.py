@@ -74,7 +74,7 @@ def check(
     from mt.extras.doctor.actions import judge
     from mt.extras.doctor.bitexts import bitexts_of
     from mt.extras.doctor.check import check_corpus
-    from mt.extras.doctor.pair_scores import load_scores
+    from mt.extras.doctor.pair_scores import SUMMARY, TABLE, load_scores
     from mt.extras.doctor.text_report import as_json as json_report
     from mt.extras.doctor.text_report import text_report
     from mt.storage import atomic
@@ -83,7 +83,8 @@ def check(
     if html is not None:
         require_writable(html, "--html")
     settings = drop_missing_sources(load_config(config, overrides))
-    refuse_inputs([html], [config, *(path for bitext in bitexts_of(settings.data) for path in bitext.inputs())])
+    inputs = [config, *(path for bitext in bitexts_of(settings.data) for path in bitext.inputs())]
+    refuse_inputs([html], [*inputs, *(scores / name for name in (TABLE, SUMMARY) if scores is not None)])
     judged = None if scores is None else load_scores(scores)
     report = check_corpus(settings, runs, examples, scores=judged)
     named = in_words(config, overrides)

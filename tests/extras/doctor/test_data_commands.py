@@ -183,6 +183,25 @@ def test_files_of_the_user_are_not_replaced(project: Path) -> None:
     (project / "again" / "notes.txt").write_text("x")
     assert "notes.txt would be lost" in clean(project, "again", code=2)
     assert (project / "again" / "notes.txt").read_text() == "x"
+    (project / "again" / "notes.txt").unlink()
+    lines = english(project / "again")
+    for edited in ([*lines[:-1], "10"], [lines[0].replace("one", "ONE"), *lines[1:]]):
+        write_lines(project / "again" / "train.en", edited)
+        assert "train.en was changed since `mt data clean` wrote it" in clean(project, "again", code=2)
+        assert english(project / "again") == edited
+    (project / "again" / "train.en").unlink()
+    clean(project, "again", "--keep", "empty")
+    assert english(project / "again") == lines
+
+
+def test_a_cleaning_within_a_folder_of_texts_is_refused(project: Path) -> None:
+    (project / "corpus").mkdir()
+    write_pairs(project / "corpus", "train", FAULTY)
+    set_up(project, train="{folder: corpus}")
+    assert "corpus/in/it: in corpus, whose texts are all read" in clean(project, "corpus/in/it", code=2)
+    assert not (project / "corpus" / "in").exists()
+    set_up(project, train="{folder: corpus, stem: train}")
+    clean(project, "corpus/cleaned")
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,21 @@ def test_a_folder_of_others_is_refused(judges: list[object], tmp_path: Path) -> 
     (tmp_path / "scores" / "thesis.txt").write_text("mine")
     assert "was not made by `mt data score`" in score(tmp_path, *judges, code=2)
     assert (tmp_path / "scores" / "thesis.txt").read_text() == "mine"
+    for name, content in (("scores.json", '{"format": 1}'), ("features.tsv", "word\tcount\n"), ("text/a.txt", "")):
+        folder = tmp_path / name.replace("/", "-")
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text(content)
+        (folder / "scores.tsv").write_text("mine")
+        assert "was not made by `mt data score`" in score(tmp_path, "--output", folder, *judges, code=2)
+        assert (folder / "scores.tsv").read_text() == "mine"
+
+
+def test_the_scores_are_not_replaced_by_a_page(scored: Path) -> None:
+    for name in ("scores.tsv", "scores.json"):
+        before = (scored / "scores" / name).read_bytes()
+        words = ("judged.yaml", "--scores", "scores", "--html", f"scores/{name}")
+        assert "this is an input" in mt("data", "check", *words, cwd=scored, code=2).stderr
+        assert (scored / "scores" / name).read_bytes() == before
 
 
 def test_unusable_pairs_have_no_score(judges: list[object], tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.config import DataConfig
+from mt.config import DataConfig, TextFolder
 from mt.config.loading import as_yaml
 from mt.console import log
 from mt.data.token_store import SIDES
@@ -22,6 +22,7 @@ from mt.extras.doctor.characters import visible
 from mt.extras.doctor.check import CorpusReport
 from mt.extras.doctor.rules import BIT, PAIR_RULES, PREVENTING
 from mt.storage import atomic
+from mt.storage.manifest import read_manifest, sha256
 from mt.storage.output_path import require_replaceable
 
 _MADE_BY = "mt data clean"
@@ -51,9 +52,24 @@ def dropping_rules(keep: Iterable[str], drop: Iterable[str]) -> frozenset[str]:
 
 
 def check_output(output: Path, data: DataConfig, *inputs: Path) -> None:
-    """Refuse an output folder that holds an input, or anything but an earlier cleaning."""
-    corpus = (path for bitext in bitexts_of(data) for path in bitext.inputs())
+    """Refuse an output folder that holds an input, or anything but an earlier cleaning as it was written.
+
+    One in a folder of texts is refused, too: the corpus would read it.
+    """
+    bitexts = bitexts_of(data)
+    corpus = (path for bitext in bitexts for path in bitext.inputs())
     require_replaceable(output, _MADE_BY, "made_by", (*inputs, *corpus))
+    for source in (bitext.source for bitext in bitexts):
+        if isinstance(source, TextFolder) and source.stem is None:
+            folder = Path(data.root, source.folder)
+            if folder.resolve() in output.resolve().parents:
+                raise InputError(f"--output {output}: in {folder}, whose texts are all read", "name a folder elsewhere")
+    if output.is_dir() and any(output.iterdir()):
+        for name, entry in read_manifest(output)["files"].items():
+            path = output / name
+            if path.is_file() and (path.stat().st_size != entry["bytes"] or sha256(path) != entry["sha256"]):
+                message = f"--output {output}: {name} was changed since `{_MADE_BY}` wrote it"
+                raise InputError(message, "name a new folder, or move this file")
 
 
 def write_clean(
