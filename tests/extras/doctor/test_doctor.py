@@ -409,6 +409,19 @@ def test_errors_are_what_training_refuses(
         assert report.refused == refused or perhaps
 
 
+@pytest.mark.parametrize(
+    ("languages", "is_fault"),
+    [(("en-GB", "en-US"), False), (("en", "en"), False), (("en", "it"), True), (("sr-Latn", "sr-Cyrl"), True)],
+)
+def test_equal_sides_are_a_fault_but_between_variants_of_a_language(
+    tmp_path: Path, languages: tuple[str, str], is_fault: bool
+) -> None:
+    pairs = [("the cat sat on the mat and slept", "the cat sat on the mat and slept"), ("yes", "yes"), ("no", "not")]
+    source = write_pairs(tmp_path, "train", pairs)
+    config = make_config(tmp_path, source, source_lang=languages[0], target_lang=languages[1])
+    assert bool({"identical", "same-words"} & found_in(config, tmp_path).keys()) == is_fault
+
+
 def test_text_is_compared_in_normal_form_c(tmp_path: Path) -> None:
     def decomposed(pair: Pair) -> Pair:
         return unicodedata.normalize("NFD", pair[0]), unicodedata.normalize("NFD", pair[1])

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from mt.extras.doctor.characters import excerpt
 from mt.extras.doctor.examples import Example, Examples, Location
 from mt.extras.doctor.word_hashes import Hashes, Words
+from mt.text.languages import base_language
 
 # Hashes of a pair and of its sides; then of their letters alone, where 0 means too few letters to compare.
 HASHES = np.dtype([(name, np.uint64) for name in ("pair", "source", "target", "letters", "src_letters", "tgt_letters")])
@@ -28,6 +29,11 @@ class Criteria:
     tokenizers: tuple[Path, Path] | None  # their files
     detectable: tuple[bool, bool]  # whether the language can be detected
     frequent: tuple[Hashes, Hashes]  # words that a template can have
+
+    @property
+    def same_language(self) -> bool:
+        """Report whether both sides are variants of a language, as en-GB and en-US, in the same script."""
+        return self.scripts[0] == self.scripts[1] and len(set(map(base_language, self.languages))) == 1
 
 
 @dataclass(frozen=True)

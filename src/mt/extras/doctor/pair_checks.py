@@ -104,7 +104,7 @@ def _compare_sides(pair: Pair, criteria: Criteria) -> Iterator[tuple[str, str]]:
         yield "ratio", lengths
     elif abs(log((len(tgt) + GRACE) / (len(src) + GRACE)) - median) > max_deviation:
         yield "unusual-ratio", lengths
-    if nfc(src) == nfc(tgt) and any(map(str.isalpha, src)):
+    if nfc(src) == nfc(tgt) and any(map(str.isalpha, src)) and not criteria.same_language:
         yield "identical" if len(_letters(src)) >= _MIN_COPIED else "same-words", ""
     if _TWO_LETTERS.search(src) is None or _TWO_LETTERS.search(tgt) is None:
         yield "short", ""
