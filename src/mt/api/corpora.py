@@ -13,7 +13,7 @@ from mt.console import log
 from mt.errors import InputError, contradict
 
 if TYPE_CHECKING:
-    from mt.config import Config
+    from mt.config import Config, DataConfig
     from mt.extras.doctor.clean import CleanedText
     from mt.extras.doctor.scoring import Scorer
 
@@ -154,10 +154,9 @@ def score_corpus(
     similarity = embedding_similarity(Path(embeddings), device) if embeddings else None
     if forward is None:
         forward, backward = _train_pair(settings, folder, device, Path(runs))
-    loaded = [
-        [load(each.root, engine="torch", device=device, runs=runs) for each in find_models(models, runs)]
-        for models in (forward, backward)
-    ]
+    found = [[each.root for each in find_models(models, runs)] for models in (forward, backward)]
+    by_root = {root: load(root, engine="torch", device=device, runs=runs) for root in {*found[0], *found[1]}}
+    loaded = [[by_root[root] for root in roots] for roots in found]
     bitexts = [bitext for bitext in bitexts_of(settings.data) if bitext.split == "train"]
     scorers = {bitext.direction: _scorers(loaded, *bitext.languages) for bitext in bitexts}
     facts = survey(bitexts)
@@ -188,7 +187,7 @@ def _scorer(models: "list[Translator]", option: str, own: str, other: str) -> "S
 
 
 def _train_pair(settings: "Config", folder: Path, device: str, runs: Path) -> tuple[list[Path], list[Path]]:
-    """Train a small model each way, for each pair of languages, on the clean part of the training text."""
+    """Train a small model each way, for any two languages once, on the clean part of the training text."""
     from mt.extras.doctor.check import check_corpus
     from mt.extras.doctor.clean import check_output, dropping_rules, write_clean
     from mt.extras.doctor.scoring_models import small_model
@@ -198,19 +197,32 @@ def _train_pair(settings: "Config", folder: Path, device: str, runs: Path) -> tu
     cleaned = write_clean(check_corpus(settings, runs, 1, dropped_for=rules), text, rules)
     data = settings.data
     models: tuple[list[Path], list[Path]] = ([], [])
-    keys = ("source_lang", "target_lang")
-    for pair in data.pairs:
-        sources = [
-            each
-            for each in cleaned.sources
-            if all(each.get(key, code) == code for key, code in zip(keys, pair, strict=True))
-        ]
+    for pair, files in _files_by_languages(data, cleaned.sources).items():
         for side, (own, other) in enumerate((pair, pair[::-1])):
-            name = f"{own}-{other}"
+            name = f"{own}-{other}" + ("-back" if side and own == other else "")
             log.info("training %s, a small model that scores", folder / name)
-            files = ("source", "target") if side == 0 else ("target", "source")
-            train = [dict(zip(("source", "target"), (each[k] for k in files), strict=True)) for each in sources]
+            train = [dict(zip(("source", "target"), each[:: 1 - 2 * side], strict=True)) for each in files]
             size = sum((Path(data.root) / each["target"]).stat().st_size for each in train)
-            start(small_model(name, (own, other), data.root, train, size, device), [], folder)
+            try:
+                start(small_model(name, (own, other), data.root, train, size, device), [], folder)
+            except InputError as error:
+                hint = "name a new --output" if "cannot resume" in error.message else error.hint
+                raise InputError(error.message, hint) from None
             models[side].append(folder / name)
-    return models
+    forward, backward = models
+    return forward + backward, backward + forward  # a source may be in the opposite direction
+
+
+def _files_by_languages(
+    data: "DataConfig", cleaned: Sequence[Mapping[str, str]]
+) -> dict[tuple[str, str], list[tuple[str, str]]]:
+    """Return the two files of each cleaned source by its languages, those of an opposite direction exchanged."""
+    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for number, (source, each) in enumerate(zip(data.train, cleaned, strict=True)):
+        pair, files = data.languages_of(source), (each["source"], each["target"])
+        if any(source == before.opposite(data.languages_of(before)) for before in data.train[:number]):
+            continue  # the same text, read both ways
+        if pair[::-1] in found:
+            pair, files = pair[::-1], files[::-1] if pair[0] != pair[1] else files
+        found.setdefault(pair, []).append(files)
+    return found

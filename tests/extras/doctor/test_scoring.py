@@ -15,6 +15,7 @@ from conftest import LETTERS, TWO_LANGUAGES, into, made_once
 from data_helpers import lines_in
 from mt.api.corpora import score_corpus
 from mt.errors import InputError
+from mt.extras.doctor import scoring_models
 
 CONFIG = """\
 name: judged
@@ -175,6 +176,41 @@ def test_one_command_trains_both_models(tmp_path: Path) -> None:
     low = {index for index, row in enumerate(table(tmp_path)) if float(row["score"]) < summary["min_score"]}
     assert len(low & wrong) >= 0.9 * len(wrong)
     assert {path.name for path in (tmp_path / "scores").iterdir()} >= {"yy-xx", "xx-yy", "text"}
+
+
+@pytest.mark.parametrize("languages", [("yy", "xx"), ("yy", "yy")])
+def test_each_direction_is_trained_once(
+    tmp_path: Path, languages: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smaller = {
+        "model": {"d_model": 16, "n_heads": 2, "d_ff": 16},
+        "tokenizer": {"vocab_size": 300},
+        "training": {"max_steps": 3, "warmup_steps": 1, "device": "cpu", "report": False},
+        "evaluation": {"methods": ["greedy"], "metrics": ["bleu"]},
+    }
+    small_model = scoring_models.small_model
+    monkeypatch.setattr(scoring_models, "small_model", lambda *each: {**small_model(*each), **smaller})
+    monkeypatch.setattr(scoring_models, "_HELD_OUT", 10)
+    corpus(tmp_path, 300, 0, shortest=3)
+    own, other = languages
+    train: list[dict[str, object]] = [{"source": "train.en", "target": "train.xx"}]
+    data = {"source_lang": own, "target_lang": other, "train": train, "root": str(tmp_path), "valid": {"from_train": 1}}
+    if own != other:
+        data |= {"source_lang": [own, other], "target_lang": [other, own]}
+        for suffix in ("en", "xx"):
+            shutil.copy(tmp_path / f"train.{suffix}", tmp_path / f"more.{suffix}")
+        train[0] |= {"source_lang": own, "target_lang": other, "both_ways": True}
+        train.append({"source": "more.xx", "target": "more.en", "source_lang": other, "target_lang": own})
+    config = {"name": "judged", "data": data}
+    summary = score_corpus(config, tmp_path / "scores", device="cpu")
+    assert [source["scored"] for source in summary["sources"]] == [300] * (3 if own != other else 1)
+    runs = sorted(path.name for path in (tmp_path / "scores").iterdir() if (path / "config.yaml").exists())
+    assert runs == (["xx-yy", "yy-xx"] if own != other else ["yy-yy", "yy-yy-back"])
+    assert score_corpus(config, tmp_path / "scores", device="cpu") == summary
+    lines = lines_in(tmp_path / "train.en")
+    (tmp_path / "train.en").write_text("".join(f"{line}\n" for line in [*lines[:-1], "a b c d"]))
+    with pytest.raises(InputError, match=r"(?s)cannot resume.*name a new --output"):
+        score_corpus(config, tmp_path / "scores", device="cpu")
 
 
 def cleaned(folder: Path, *words: object, code: int = 0) -> str:
