@@ -447,6 +447,22 @@ def test_test_pairs_in_the_validation_text_are_leaks_and_everyday_phrases_none(t
     assert lines == {"leak": {"valid": {31, 32}}}
 
 
+def test_a_held_out_pair_is_a_leak_in_the_opposite_direction_too(tmp_path: Path) -> None:
+    held_out = ("The red apple lies on the old table.", "La mela rossa sta sul vecchio tavolo.")
+    other = ("The green hat hangs on the new door.", "Il cappello verde pende dalla porta nuova.")
+    texts = {"train": [other, held_out], "test": [held_out], "valid": [("One more sentence.", "Una frase in più.")]}
+    sources = {split: {**write_pairs(tmp_path, split, pairs), "both_ways": True} for split, pairs in texts.items()}
+    sources["test"] |= {"both_ways": False}
+    both = {"source_lang": ["en", "it"], "target_lang": ["it", "en"]}
+    for source in sources.values():
+        source |= {"source_lang": "en", "target_lang": "it"}
+    report = check_corpus(make_config(tmp_path, **sources, **both), tmp_path / "runs", 9)
+    assert {split: n for split, n in finding_of(report, "leak").counts.items() if n} == {"train": 2}
+    assert [place.file for e in finding_of(report, "leak").examples for place in e.locations] == [
+        str(tmp_path / name) for name in ("train.en", "train.it", "train.it", "train.en")
+    ]
+
+
 def test_vowel_signs_are_compared(tmp_path: Path) -> None:
     boy, girl = "लड़का बगीचे में गेंद खेल रहा है।", "लड़की बगीचे में गेंद खेल रही है।"
     texts = {"train": [("La ragazza gioca a palla.", girl)], "valid": [("Il ragazzo gioca a palla in giardino.", boy)]}

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
@@ -52,7 +53,8 @@ def check_pairs(
     """
     chunks = _chunks(statistics, criteria, findings.examples.limit)
     with RepetitionFinder(folder, dropped_for, max_per_template) as finder:
-        masks = _check_chunks(chunks, sum(one.pairs for one in statistics), findings, finder, in_blocks, scores)
+        total = sum(one.pairs for one in statistics)
+        masks = _check_chunks(chunks, total, criteria, findings, finder, in_blocks, scores)
         values = None if scores is None else scores.values
         if values is not None and len(values) != len(masks):
             raise InputError(f"{len(values):,} scores of {len(masks):,} training pairs", "score this text again")
@@ -80,6 +82,7 @@ def workers_for(pairs: int) -> int:
 def _check_chunks(
     chunks: Iterator[Chunk],
     total: int,
+    criteria: dict[str, Criteria],
     findings: Findings,
     finder: RepetitionFinder,
     in_blocks: NDArray[np.uint64],
@@ -93,6 +96,8 @@ def _check_chunks(
             for split, index in held_out.items():
                 if split == chunk.split:
                     index.add(chunk, result)
+                    for exchanged in _exchanged(chunk, criteria):
+                        index.add(exchanged, check_chunk(exchanged))
                     break
                 index.find_leaks(chunk, result)
             if chunk.split == "train" and scores is not None:
@@ -104,6 +109,14 @@ def _check_chunks(
                 masks.append(result.masks)
             bar.update(len(chunk.pairs))
     return np.concatenate(masks)
+
+
+def _exchanged(chunk: Chunk, criteria: dict[str, Criteria]) -> Iterator[Chunk]:
+    """Yield a chunk with the sides of its pairs exchanged, if the corpus has that direction, too."""
+    languages = chunk.criteria.languages
+    for each in criteria.values():
+        if each.languages == languages[::-1] != languages:
+            yield replace(chunk, pairs=[pair[::-1] for pair in chunk.pairs], max_examples=0, criteria=each)
 
 
 def _add_result(findings: Findings, chunk: Chunk, result: ChunkResult) -> None:

@@ -27,7 +27,7 @@ _DROPPED_FIRST = BIT["encoding"] | BIT["empty"] | BIT["ratio"]  # as in training
 
 
 class HeldOutIndex:
-    """The pairs of the validation or test text; it takes some 500 bytes a pair."""
+    """The pairs of the validation or test text, in both directions if the corpus has them; some 500 bytes each."""
 
     def __init__(self) -> None:
         self._hashes = np.zeros(0, HASHES)
