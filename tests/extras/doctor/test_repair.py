@@ -28,6 +28,10 @@ LATIN = frozenset({"Latn"})
         ("The &lt;b&gt; tag &amp; others", "The &lt;b&gt; tag &amp; others", []),
         ("Converts <a href> to LaTeX &amp; foo <title>", "Converts <a href> to LaTeX & foo <title>", ["markup"]),
         ("<p>&#60;b> or 5 &lt; 6</p>", "&#60;b> or 5 &lt; 6", ["markup"]),
+        ("&#55357;&#56832; &#xD83D;&#xDE00; &#54620;&#55357;&#56832;", "😀 😀 한😀", ["markup"]),
+        ("&#55357; &#56832;&#55357; &#0; &#xFFFD; &amp;", "&#55357; &#56832;&#55357; &#0; &#xFFFD; &", ["markup"]),
+        ("If x <p and q> 3", "If x <p and q> 3", []),
+        ('<p class="a b">One</p><hr noshade><br />two <td nowrap width=5>three</td >', "One two three", ["markup"]),
         ("&notit; &amp; &copy;", "&notit; & ©", ["markup"]),
         ("Quoi&nbsp;?\xa0» <i>non</i>\xa0:", "Quoi ?\xa0» non\xa0:", ["markup"]),
         ("AT&T, R&D; 5 < 6", "AT&T, R&D; 5 < 6", []),
@@ -50,7 +54,10 @@ def test_sentences(before: str, after: str, reasons: list[str]) -> None:
 def test_a_script_keeps_the_characters_that_it_needs() -> None:
     joined = "می\u200cخواهم"
     assert repaired(joined, frozenset({"Arab"})) == (joined, [])
-    assert repaired(joined, frozenset()) == (joined, []), "unknown"
+    marked = "ABC\u200f بود"
+    assert repaired(marked, frozenset({"Arab"})) == (marked, [])
+    for text in (joined, marked):
+        assert repaired(text, frozenset()) == (text, []), "unknown"
     separated = "ᠬᠠᠷ\u180eᠠ"
     assert repaired(separated, frozenset({"Cyrl", "Mong"})) == (separated, [])
 

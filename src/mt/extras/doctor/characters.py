@@ -47,7 +47,10 @@ _TAG_NAMES = (
     "li link meta nobr ol option p pre s script section select small span strike strong style sub sup table tbody td "
     "th thead title tr tt u ul"
 )
-TAG = re.compile(rf"</?(?:{'|'.join(_TAG_NAMES.split())})(?:\s[^<>]*)?/?>", re.IGNORECASE)
+# After a name's space an attribute, with a value or one of those without: `x <p and q> 3` has none.
+_FLAGS = r"(?:\s+(?:checked|disabled|multiple|noshade|nowrap|selected))*"
+_ATTRIBUTES = rf"{_FLAGS}(?:\s+[a-z][\w:-]*\s*=\s*[^\s<>=][^<>]*|\s*)"
+TAG = re.compile(rf"</?(?:{'|'.join(_TAG_NAMES.split())}){_ATTRIBUTES}/?>", re.IGNORECASE)
 
 
 def suspicious_characters(text: str, scripts: frozenset[str]) -> Iterator[Issue]:

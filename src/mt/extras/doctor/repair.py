@@ -15,6 +15,10 @@ _MAX_ROUNDS = 16  # `&amp;amp;`, or mojibake of mojibake
 _INLINE = frozenset("a abbr b big code em font i label nobr s small span strike strong sub sup tt u".split())
 _UNPAIRED = frozenset("br dd dt hr img input li link meta option p td th tr".split())  # may lack a second tag
 _TAG_START = re.compile(r"<(/?\w+)")
+# Entities of a high and a low surrogate, by which Java and JavaScript write one character.
+_HIGH = r"(?:[xX][dD][89abAB][0-9a-fA-F]{2}|55(?:29[6-9]|[3-9]\d\d)|56(?:[0-2]\d\d|3[01]\d))"
+_LOW = r"(?:[xX][dD][c-fC-F][0-9a-fA-F]{2}|56(?:3[2-9]\d|[4-9]\d\d)|57(?:[0-2]\d\d|3[0-3]\d|34[0-3]))"
+_SURROGATES = re.compile(f"&#({_HIGH});&#({_LOW});")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _REMOVED = frozenset({"zero-width", "soft-hyphen", "bidi", "control", "nul"})
 # Findings that a repair can do away with.
@@ -59,7 +63,7 @@ def _markup(text: str, scripts: frozenset[str]) -> str:
     if not any(markup(text)):
         return text
     text = _without_tags(text)
-    decoded = ENTITY.sub(_decoded, text)
+    decoded = ENTITY.sub(_decoded, _SURROGATES.sub(_joined, text))
     return decoded if len(TAG.findall(decoded)) == len(TAG.findall(text)) else text
 
 
@@ -78,16 +82,22 @@ def _without_tags(text: str) -> str:
 
 
 def _decoded(entity: re.Match[str]) -> str:
-    """Decode an entity; `&notit;` stays, which `html.unescape` reads as `&not` and `it;`."""
+    """Decode an entity; `&notit;` stays, which `html.unescape` reads as `&not` and `it;`, and so do invalid ones."""
     is_known = entity[0][1] == "#" or entity[0][1:] in html5
-    return html.unescape(entity[0]).replace("\xa0", " ") if is_known else entity[0]
+    decoded = html.unescape(entity[0]).replace("\xa0", " ")
+    return decoded if is_known and "\ufffd" not in decoded else entity[0]
+
+
+def _joined(surrogates: re.Match[str]) -> str:
+    high, low = (int(f"0{code}", 16) if code[0] in "xX" else int(code) for code in surrogates.groups())
+    return chr(0x10000 + ((high - 0xD800) << 10) + low - 0xDC00)
 
 
 def _invisible(text: str, scripts: frozenset[str]) -> str:
     """Remove characters that should not be there; where lines break, leave a space."""
     found = {position: rule for rule, position, _ in suspicious_characters(text, scripts) if rule in REPAIRABLE}
     if not scripts:  # nobody knows whether they need invisible characters
-        found = {position: rule for position, rule in found.items() if rule != "zero-width"}
+        found = {position: rule for position, rule in found.items() if rule not in ("zero-width", "bidi")}
     if not found:
         return text
     replaced = {position: "" if rule in _REMOVED else " " for position, rule in found.items()}
