@@ -66,4 +66,14 @@ def test_a_cleaning_replaces_no_text_of_the_users(corpus: Path) -> None:
             mt.clean_corpus(config, "own")
     with pytest.raises(mt.InputError, match="contradict each other"):
         mt.clean_corpus("mine.yaml", "ours", keep=["identical"], drop=["identical"])
+    for options, message in (
+        ({"keep": ["identcal"]}, "--keep identcal: no such finding"),
+        ({"drop": "identcal"}, "--drop identcal: no such finding"),
+        ({"drop": ["low-score"]}, "add --scores"),
+        ({"keep": "template", "max_per_template": 2}, "--keep template and --max-per-template contradict"),
+        ({"keep": "low-score", "scores": "scores"}, "--keep low-score and --scores contradict"),
+    ):
+        with pytest.raises(mt.InputError, match=message):
+            mt.clean_corpus("mine.yaml", "ours", **options)
     assert not (corpus / "ours").exists()
+    assert mt.clean_corpus("mine.yaml", "ours", drop="same-words").counts["same-words"] == 1

@@ -44,8 +44,8 @@ def clean_corpus(
     config: ConfigLike,
     output: str | Path,
     *,
-    keep: Collection[str] = (),
-    drop: Collection[str] = (),
+    keep: str | Collection[str] = (),
+    drop: str | Collection[str] = (),
     max_per_template: int | None = None,
     repair: bool = False,
     scores: str | Path | None = None,
@@ -60,12 +60,12 @@ def clean_corpus(
     Args:
         config: a YAML file, or its content as a mapping.
         output: the folder to write: new, or an earlier cleaning.
-        keep, drop: findings, such as "identical", whose pairs to keep or to drop, too.
+        keep, drop: findings, such as "identical", whose pairs to keep or to drop, too; one, or several.
         max_per_template: keep so many pairs of each template.
         repair: fix sentences, and put lines back in step, before judging.
         scores: the folder that `score_corpus` wrote: drop pairs with low scores.
         min_score: the least score that stays; None: what the scores suggest.
-        keep_share: the best share to keep, of all sources or by the number of the source from 1.
+        keep_share: the best share to keep, of all sources or by number, from 1, in the `sources` of the scores.
         by: the column of the scores to select by; None: `score`.
         runs: the folder of runs; one of the configuration's name may have a tokenizer.
         overrides: of the form `data.max_ratio=4`.
@@ -88,7 +88,11 @@ def clean_corpus(
     if scores is None and any(option is not None for option in (min_score, keep_share, by)):
         raise InputError("--min-score, --keep-share and --by select by scores", "add --scores, from mt data score")
     settings, folder = drop_missing_sources(read_config(config, overrides)), Path(output)
-    kept, dropped = {*keep}, {*drop}
+    kept, dropped = _reasons("--keep", keep), _reasons("--drop", drop)
+    contradict("template" in kept and max_per_template is not None, "--keep template", "--max-per-template")
+    contradict("low-score" in kept and scores is not None, "--keep low-score", "--scores")
+    if "low-score" in dropped and scores is None:
+        raise InputError("--drop low-score drops by scores", "add --scores, from mt data score")
     if not settings.data.drop_duplicates and "duplicate" not in dropped:
         kept.add("duplicate")
     dropped |= {*(() if max_per_template is None else ("template",)), *(() if scores is None else ("low-score",))}
@@ -105,6 +109,16 @@ def clean_corpus(
 
         pages["scores.html"] = scores_page(judged.values, judged.sources, judged.threshold)
     return write_clean(report, folder, rules, pages)
+
+
+def _reasons(option: str, names: str | Collection[str]) -> set[str]:
+    """Return names of findings, given as one or several."""
+    from mt.extras.doctor.rules import DROPPABLE
+
+    names = {names} if isinstance(names, str) else {*names}
+    if unknown := sorted(names - {*DROPPABLE}):
+        raise InputError(f"{option} {unknown[0]}: no such finding", f"one of {', '.join(DROPPABLE)}")
+    return names
 
 
 def in_words(config: ConfigLike, overrides: Sequence[str]) -> str:
