@@ -113,7 +113,11 @@ def check(
     "--min-score", type=float, callback=number, help="The least score that stays; default: what the scores suggest."
 )
 @click.option(
-    "--keep-share", multiple=True, callback=_shares, metavar="[N:]SHARE", help="Best share to keep, of source N or all."
+    "--keep-share",
+    multiple=True,
+    callback=_shares,
+    metavar="[N:]SHARE",
+    help="Best share to keep, of all sources or of number N in the table of `mt data score`.",
 )
 @click.option("--by", help="Column of the scores to select by: score (the default), dual, contrast, lexicon, ...")
 @click.option("--repair", is_flag=True, help="Fix sentences, and put lines back in step, before judging.")
@@ -212,6 +216,7 @@ def align(source: Path, target: Path, output: Path, min_score: float | None, for
 
     Example: mt data align book.en book.fr --output book.tsv
     """
+    from mt.config.loading import as_yaml
     from mt.extras.doctor.align_files import align_files
 
     check_output(output, source, target, force=force)
@@ -219,7 +224,8 @@ def align(source: Path, target: Path, output: Path, min_score: float | None, for
         raise InputError(f"--output {output}: not the name of a .tsv file", "let it end in .tsv")
     summary = align_files(source, target, output, min_score)
     print_result(summary)
-    log.info("next: data.train: {file: %s, source_column: source, target_column: target}", output)
+    source_of_pairs = {"file": str(output), "source_column": "source", "target_column": "target"}
+    log.info("next: data.train: %s", as_yaml(source_of_pairs))
 
 
 @data.command("align-words")

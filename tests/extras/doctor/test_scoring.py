@@ -159,6 +159,17 @@ def test_the_next_command_has_the_same_overrides(judges: list[object], tmp_path:
     assert "next: mt data clean judged.yaml --set data.max_ratio=40 --scores 'my scores' --output cleaned" in messages
 
 
+@pytest.mark.parametrize("pairs", [["a b c"], ["a b c"] * 9])
+def test_pairs_that_are_too_few_or_too_alike_are_refused(
+    judges: list[object], tmp_path: Path, pairs: list[str]
+) -> None:
+    corpus(tmp_path, 20, 0)
+    for code in ("en", "xx"):
+        (tmp_path / f"train.{code}").write_text("".join(f"{line}\n" for line in pairs))
+    assert "too few pairs to score, or too alike" in score(tmp_path, *judges, code=2)
+    assert not list((tmp_path / "scores").iterdir())
+
+
 def test_embeddings_need_their_package(tmp_path: Path) -> None:
     corpus(tmp_path, 20, 0)
     with pytest.raises(InputError, match=r"sentence-transformers|no such folder"):
@@ -227,7 +238,8 @@ def scored_once(judges: list[object], tmp_path_factory: pytest.TempPathFactory) 
             (folder / f"part{number}.{code}").write_text("".join(f"{line}\n" for line in own))
     sources = "[{source: part1.en, target: part1.xx}, {source: part2.en, target: part2.xx}]"
     (folder / "judged.yaml").write_text(CONFIG.replace("{source: train.en, target: train.xx}", sources))
-    score(folder, *judges)
+    printed = mt("data", "score", "judged.yaml", "--output", "scores", *judges, cwd=folder).stdout.split("\n")
+    assert [line.split()[:3] for line in printed[1:3]] == [["1.", "part1.en", "50"], ["2.", "part2.en", "150"]]
     return folder
 
 

@@ -136,6 +136,9 @@ def write_scores(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         if len(random) > 1 and random.std() > 0:
             evidence.append((values - random.mean()) / random.std())
     scores = np.mean(evidence, axis=0) if evidence else np.full(len(features), np.nan, np.float32)
+    if np.isnan(scores[~is_random]).all():
+        raw.unlink()
+        raise InputError("data.train: too few pairs to score, or too alike", "scores compare different pairs")
     threshold = _threshold(scores[is_random], scores[~is_random])
     with atomic.new_file(folder / TABLE) as write, raw.open(encoding="utf-8") as rows:
         write(("\t".join(("file", "line", "pair", *COLUMNS)) + "\n").encode())
@@ -163,9 +166,9 @@ def score_table(summary: Mapping[str, Any]) -> str:
     """Return the pairs of each source, and those below the suggested threshold, as a table."""
     header = ("source", "pairs", "scored", f"below {summary['min_score']:.2f}", "share")
     rows = [
-        (each["file"], *(f"{each[key]:,}" for key in ("pairs", "scored", "below")),
+        (f"{number}. {each['file']}", *(f"{each[key]:,}" for key in ("pairs", "scored", "below")),
          f"{100 * each['below'] / max(1, each['scored']):.1f} %")
-        for each in summary["sources"]
+        for number, each in enumerate(summary["sources"], 1)
     ]  # fmt: skip
     return table(header, rows)
 
