@@ -12,7 +12,7 @@ from mt.api.loading import load
 from mt.data.augmentation import Languages
 from mt.data.augmented_corpus import AugmentedCorpus
 from mt.data.inline_terms import annotate, draw_terms, encode_annotated, encode_with_terms
-from mt.data.lexicon import Side, word_translations
+from mt.data.lexicon import Side, word_translations, words_in
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.subword_sampling import Merges
 from mt.data.terms import Terms
@@ -80,6 +80,28 @@ def test_a_lexicon_has_the_likeliest_translation_first() -> None:
     lines = [(f"a {noun} {verb}", f"so {own} {verb}t") for noun, own in nouns for verb in "abcdefgh"]
     lexicon = word_translations(*(Side(side) for side in zip(*lines, strict=True)))
     assert [lexicon[word][0] for word in ("dog", "cat")] == ["hund", "katze"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("The old-fashioned café costs 1,50 Euro", "the old fashioned café costs 1 50 euro"),
+        ("हिन्दी में", "हिन्दी में"),
+        ("tiếng Việt ế ẩm", "tiếng việt ế ẩm"),
+        ("Cafe\u0301 ọ̀rọ̀", "café ọ̀rọ̀"),
+        ("كِتَابٌ جديد", "كِتَابٌ جديد"),
+        ("ქართული ენა", "ქართული ენა"),
+        ("中文词 ABC", "中文 文词 abc"),
+        ("한국어 말", "한국 국어 말"),
+    ],
+)
+def test_words_are_whole_in_scripts_with_spaces(line: str, words: str) -> None:
+    assert words_in(line) == words.split()
+
+
+def test_terms_of_words_with_vowel_signs_are_drawn() -> None:
+    spans = draw_terms(("यह हिन्दी है", "This is cafe\u0301"), {"हिन्दी": ["café"]}, random.Random(1))
+    assert spans == [(3, 9, "cafe\u0301")]
 
 
 @pytest.mark.parametrize("sampled", [False, True])

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mt.text.languages import TERM_TAGS
+from mt.text.lines import nfc
+from mt.text.words import IN_WORD
 
 if TYPE_CHECKING:
     from mt.data.terms import Term
@@ -69,9 +71,9 @@ def draw_terms(pair: tuple[str, str], lexicon: Mapping[str, Sequence[str]], rng:
     The lexicon is in lower case, the likeliest translations first.
     """
     source, target = pair
-    written = {word.lower(): word for word in reversed(re.findall(r"\w+", target))}
+    written = {nfc(word).lower(): word for word in reversed(re.findall(rf"\w[{IN_WORD}]*", target))}
     known = []
-    for match in re.finditer(rf"\w{{{_MIN_LETTERS},}}", source):
-        there = [written[word] for word in lexicon.get(match[0].lower(), ()) if word in written]
+    for match in re.finditer(rf"\w[{IN_WORD}]{{{_MIN_LETTERS - 1},}}", source):
+        there = [written[word] for word in lexicon.get(nfc(match[0]).lower(), ()) if word in written]
         known += [(match.start(), match.end(), there[0])] if there else []
     return sorted(rng.sample(known, min(len(known), rng.randint(1, _MAX_TERMS))))

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from mt.data.shortlist import model_1
 from mt.data.token_store import ranges
+from mt.text.lines import nfc
+from mt.text.words import IN_WORD, UNSPACED
 
 Array = NDArray[Any]
 Lexicon = tuple[Array, Array, Array]
@@ -22,7 +24,9 @@ LEXICON_PAIRS, _MAX_WORDS = 40_000, 60  # lines to learn from, of at most so man
 _MAX_PAIRS = 5_000_000  # of words, some 60 bytes each
 _TRANSLATIONS = 5  # of a word
 _MIN_PROBABILITY, _MIN_GAIN, _MAX_GAIN = 0.05, 0.7, 6.0  # of a translation; gain: log of p(t | s) over p(t)
-_WORD, _UNSPACED = re.compile(r"\w+"), re.compile("[^\\W\0-\u0dff]")
+_ASCII_WORD, _WORD = re.compile(r"\w+"), re.compile(rf"\w[{IN_WORD}]*")
+# Of Korean, words have too many forms.
+_UNSPACED = re.compile(f"[{UNSPACED}\u0f00-\u0fff\u1100-\u11ff\uac00-\ud7af\U00020000-\U0003ffff]")
 
 
 class Side:
@@ -58,9 +62,11 @@ class Side:
 
 def words_in(line: str) -> list[str]:
     """Split a line into words; where letters follow each other without spaces, as in Chinese, into pairs of them."""
-    text = line.lower()
+    text = nfc(line).lower()
+    if text.isascii():
+        return _ASCII_WORD.findall(text)
     words: list[str] = _WORD.findall(text)
-    if text.isascii() or not _UNSPACED.search(text):
+    if not _UNSPACED.search(text):
         return words
     pairs = ([w[i : i + 2] for i in range(len(w) - 1)] if len(w) > 1 and _UNSPACED.match(w) else [w] for w in words)
     return list(chain.from_iterable(pairs))

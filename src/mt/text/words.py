@@ -3,7 +3,7 @@
 import re
 
 # Characters of scripts without spaces stand alone, as punctuation marks do.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 # Accents and vowel signs belong to the letter before them, but are no letters to Python; nor are joiners of letters.
 _SIGNS = (
     "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf-\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed"
@@ -14,8 +14,8 @@ IN_WORD = rf"\w{_SIGNS}"
 """The characters of words, for use in a set of a regular expression."""
 # With its variation and skin colour, and what is joined to it in an emoji
 _MARK = rf"[^\w\s](?:[{_SIGNS}\ufe0f\U0001f3fb-\U0001f3ff]|(?<=\u200d)[^\w\s])*"
-WORD = re.compile(rf"[{_UNSPACED}]|\w[{IN_WORD}]*|{_MARK}")
-_SINGLE = re.compile(rf"[{_UNSPACED}]|[^{IN_WORD}\s]")
+WORD = re.compile(rf"[{UNSPACED}]|\w[{IN_WORD}]*|{_MARK}")
+_SINGLE = re.compile(rf"[{UNSPACED}]|[^{IN_WORD}\s]")
 
 
 def word_starts(text: str) -> list[int]:
