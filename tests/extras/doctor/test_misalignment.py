@@ -228,6 +228,16 @@ def test_texts_of_different_length_are_aligned_by_a_repair(
     assert {"502", "506", "901", "1001"} & {row.split("\t")[1] for row in rows}
 
 
+def test_lines_in_step_before_the_place_where_texts_part_stay(pairs: list[tuple[str, str]], tmp_path: Path) -> None:
+    for side, gone in ((0, ()), (1, (500, 700))):
+        lines = (f"{pair[side]}\n" for number, pair in enumerate(pairs[:1000]) if number not in gone)
+        (tmp_path / "ab"[side]).write_text("".join(lines), encoding="utf-8")
+    first, *others = align_files.line_links(LineText(tmp_path / "a"), LineText(tmp_path / "b"))
+    assert first.source[0] == first.target[0]
+    assert 470 <= first.source[0] <= 500
+    assert (others[-1].source[1], others[-1].target[1]) == (1000, 998)
+
+
 def test_files_too_long_to_be_aligned_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one 1\n" * 400)
     (tmp_path / "b").write_text("uno 1\n" * 399)

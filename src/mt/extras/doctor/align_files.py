@@ -13,7 +13,7 @@ from mt.text.lines import TextIssue, read_lines
 
 _MAX_LINES = 300_000  # of a side
 _MAX_CELLS = 250_000_000  # 5 bytes each
-_IN_STEP = 2000  # lines aligned with those after them, for their words
+_IN_STEP, _MARGIN = 2000, 20  # lines aligned with those after them for their words, and those that may change
 
 
 def align_files(source: Path, target: Path, output: Path, min_score: float | None) -> str:
@@ -59,7 +59,7 @@ def parting_line(source: LineText, target: LineText) -> int:
 
 
 def line_links(source: LineText, target: LineText) -> tuple[Link, ...]:
-    """Align the lines of two texts from somewhere before the line where they part; all of them are in a link.
+    """Align the lines of two texts from shortly before the line where they part; all of them are in a link.
 
     A line without a partner has a link with an empty range; texts of the same length have no links. Raises InputError
     if there are too many lines to be aligned.
@@ -73,8 +73,10 @@ def line_links(source: LineText, target: LineText) -> tuple[Link, ...]:
     if max(n_source, n_target) > _MAX_LINES or table_cells(n_source, n_target) > _MAX_CELLS:
         message = f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}, too many to be aligned"
         raise InputError(message, f"split both; they are out of step from line {parting + 1:,} on")
-    links = with_gaps(align(*_lines(source, target, start, max(counts))), n_source, n_target)
-    return tuple(link.moved(start) for link in links)
+    links = list(with_gaps(align(*_lines(source, target, start, max(counts))), n_source, n_target))
+    certain = max(0, parting - start - _MARGIN)  # lines in step
+    first = max(n for n, link in enumerate(links) if link.source[0] == link.target[0] <= certain)
+    return tuple(link.moved(start) for link in links[first:])
 
 
 def _count(text: LineText) -> int:
