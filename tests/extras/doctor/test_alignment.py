@@ -5,6 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 
 from command import mt
 from mt.data.phrasebook import sentence_pairs
@@ -85,16 +86,16 @@ def test_the_command_writes_a_table_that_can_be_trained_on(tmp_path: Path) -> No
     sources, targets, truth = disturbed(2)
     (tmp_path / "a.en").write_text("\r\n".join(sources) + "\r\n\r\n", encoding="utf-8", newline="")
     (tmp_path / "a.it").write_text("\n".join(targets) + "\n", encoding="utf-8")
-    done = mt("data", "align", "a.en", "a.it", "--output", "a.tsv", cwd=tmp_path)
-    header, *rows = (tmp_path / "a.tsv").read_text(encoding="utf-8").splitlines()
+    done = mt("data", "align", "a.en", "a.it", "--output", "a, b.tsv", cwd=tmp_path)
+    header, *rows = (tmp_path / "a, b.tsv").read_text(encoding="utf-8").splitlines()
     assert header.split("\t") == ["source", "target", "score"]
     wanted = {(" ".join(sources[slice(*s)]), " ".join(targets[slice(*t)])) for s, t in truth}
     assert len(wanted & {tuple(row.split("\t")[:2]) for row in rows}) > 0.9 * len(wanted)
     assert "1 to 1" in done.stdout
-    assert "source_column: source" in done.stderr
+    source = done.stderr.split("data.train: ")[1].strip()
+    assert yaml.safe_load(source) == {"file": "a, b.tsv", "source_column": "source", "target_column": "target"}
     (tmp_path / "a.yaml").write_text(
-        "name: a\ndata:\n  source_lang: en\n  target_lang: it\n"
-        "  train: {file: a.tsv, source_column: source, target_column: target}\n"
+        f"name: a\ndata:\n  source_lang: en\n  target_lang: it\n  train: {source}\n"
         "  valid: {from_train: 50}\n  test: {from_train: 50}\n"
     )
     mt("data", "check", "a.yaml", cwd=tmp_path)

@@ -115,7 +115,9 @@ def test_exit_code_2_means_that_training_would_refuse(project: Path) -> None:
     assert output.endswith("training would refuse this corpus\n")
     assert (project / "page.html").exists()
     assert "valid.en has 2 lines but valid.it has 1" in mt("train", "--config", "mine.yaml", cwd=project, code=2).stderr
-    assert json.loads(check(project, "--json", code=2))["refused"] is True
+    report = json.loads(check(project, "--json", "--examples", "0", code=2))
+    assert report["refused"] is True
+    assert any(action["command"].startswith("mt data align valid.en valid.it") for action in report["actions"])
     assert "no such file" in mt("data", "check", "none.yaml", cwd=project, code=2).stderr
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mt.config.loading import as_yaml
 from mt.data.corpus import line_texts
 from mt.extras.doctor.check import CorpusReport, Finding
 from mt.extras.doctor.clean import dropping_rules
@@ -147,7 +148,7 @@ def _cleanings(report: CorpusReport, config: str) -> Iterator[Action]:
 
 def _correction(report: CorpusReport, finding: Finding, config: str) -> Action:
     """Return the way to do away with an error that cleaning leaves."""
-    rule, example = finding.rule, next(iter(finding.examples), Example("train", ()))
+    rule, example = finding.rule, next(iter(finding.examples), finding.first or Example("train", ()))
     where = example.note or "; ".join(f"{place.file}:{place.line}: {place.text}" for place in example.locations)
     command, gain = f"mt data check {config}", f"{where}. {rule.advice} Then check again"
     for bitext in [one.bitext for one in report.statistics if rule.name == "line-counts"]:
@@ -156,8 +157,8 @@ def _correction(report: CorpusReport, finding: Finding, config: str) -> Action:
             if source.member is None:
                 output = f"{target.path.stem}.tsv"
                 command = shlex.join(["mt", "data", "align", str(source), str(target), "--output", output])
-                columns = "source_column: source, target_column: target"
-                gain = f"{where}; pairs the sentences again, for data.{bitext.split}: {{file: {output}, {columns}}}"
+                columns = as_yaml({"file": output, "source_column": "source", "target_column": "target"})
+                gain = f"{where}; pairs the sentences again, for data.{bitext.split}: {columns}"
             elif bitext.split == "train" and len(pairs) == 1:
                 command = f"mt data clean {config} --output cleaned --repair"
                 gain = f"{where}; aligns their lines"

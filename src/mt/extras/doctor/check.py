@@ -38,6 +38,7 @@ class Finding:
     checked: dict[str, int]  # pairs by split
     repairable: int  # pairs that a repair would do away with
     examples: list[Example]
+    first: Example | None = None  # even if no examples are wanted
 
 
 @dataclass(frozen=True)
@@ -161,5 +162,6 @@ def _collect(findings: Findings) -> list[Finding]:
         if any(counts.values()):
             checked = {} if rule in TEXT_RULES else dict(findings.checked.get(rule.name, findings.pairs))
             examples, repairable = findings.examples.of(rule.name), findings.repairable[rule.name]
-            collected.append(Finding(rule, dict(counts), checked, repairable, examples))
+            first = findings.firsts.get(rule.name)
+            collected.append(Finding(rule, dict(counts), checked, repairable, examples, first))
     return sorted(collected, key=lambda finding: SEVERITIES.index(finding.rule.severity))

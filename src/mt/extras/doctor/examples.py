@@ -52,8 +52,10 @@ class Findings:
         self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.repairable: Counter[str] = Counter()  # training pairs that a repair would do away with, by rule
         self.pairs: Counter[str] = Counter()  # checked, by split
+        self.firsts: dict[str, Example] = {}  # of each rule of whole texts, whatever the limit
         self.checked: defaultdict[str, Counter[str]] = defaultdict(Counter)  # of rules applied to a sample
 
     def add(self, rule: str, example: Example, count: int = 1) -> None:
         self.counts[rule][example.split] += count
+        self.firsts.setdefault(rule, example)
         self.examples.add(rule, example)
