@@ -1,6 +1,7 @@
 """`mt import`: the round trip with our own export, fine-tuning, model cards, and folders that are refused."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ from bundle_helpers import edit_json
 from command import mt
 from engine_helpers import ENGLISH
 from export_helpers import random_job, run_folder
-from import_helpers import m2m_100, marian, mbart
+from import_helpers import m2m_100, marian, mbart, nllb
 from mt.bundle.checks import load_preprocessing
 from mt.bundle.load_translator import read_config
 from mt.bundle.model_folder import load_model
 from mt.errors import InputError
 from mt.extras.export.huggingface import write_huggingface
+from mt.extras.importing.huggingface import read_plan
 from mt.extras.importing.vocabularies import _M2M_100
 from mt.storage.run_dir import ModelDir
 from mt.text.casing import Casing
@@ -110,6 +112,20 @@ def their_loss(theirs: Any, folder: Path) -> float:
             logits = theirs(**batch).logits[0, :, 1:-8]
         losses.append(F.cross_entropy(logits, batch["labels"][0] - 1, reduction="none"))
     return float(torch.cat(losses).mean())
+
+
+@pytest.mark.parametrize("name", ["lm_head", "model.decoder.embed_tokens"])
+def test_a_tied_target_matrix_has_either_name(tmp_path: Path, name: str) -> None:
+    """The source's matrix, of other pieces, never takes its place."""
+    marian(tmp_path / "theirs", separate=True)
+    mt_api.import_model(tmp_path / "theirs", tmp_path / "expected")
+    path = tmp_path / "theirs" / "model.safetensors"
+    tensors = load_file(path)
+    matrices = {tensors.pop(f"{each}.weight", None) for each in ("lm_head", "model.decoder.embed_tokens")} - {None}
+    save_file(tensors | {f"{name}.weight": matrices.pop()}, path)
+    mt_api.import_model(tmp_path / "theirs", tmp_path / "ours")
+    expected, ours = (load_file(tmp_path / each / "model.safetensors") for each in ("expected", "ours"))
+    assert all(torch.equal(ours[key], tensor) for key, tensor in expected.items())
 
 
 # Refused --------------------------------------------------------------------------------------------------------------
@@ -240,6 +256,47 @@ def _without_languages(state: dict[str, Any]) -> None:
     for token in (*state["added_tokens"], *state["model"]["vocab"]):
         key = "content" if isinstance(token, dict) else 0
         token[key] = token[key].replace("_", "+")
+
+
+def test_a_separate_vocabulary_is_found_without_the_settings_of_the_tokenizer(tmp_path: Path) -> None:
+    marian(tmp_path / "theirs", separate=True)
+    languages = {"source_lang": "en", "target_langs": ["de"]}
+    mt_api.import_model(tmp_path / "theirs", tmp_path / "expected", **languages)
+    (tmp_path / "theirs" / "tokenizer_config.json").unlink()
+    mt_api.import_model(tmp_path / "theirs", tmp_path / "ours", **languages)
+    expected, ours = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("expected", "ours"))
+    assert ours == expected
+
+
+@pytest.mark.parametrize("make", [marian, m2m_100, mbart], ids=["marian", "m2m_100", "mbart"])
+def test_embeddings_are_scaled_by_default_as_in_transformers(tmp_path: Path, make: Callable[..., Any]) -> None:
+    theirs = make(tmp_path / "theirs")
+    edit_json(tmp_path / "theirs" / "config.json", lambda config: config.pop("scale_embedding"))
+    code = {"marian": "en de", "m2m_100": "en de", "mbart": "en_XX de_DE"}[theirs.config.model_type].split()
+    plan = read_plan(tmp_path / "theirs", "x", code[:1], code[1:])
+    assert plan.config.model.scale_embeddings is type(theirs.config)().scale_embedding
+
+
+def test_tokens_added_to_a_tokenizer_are_refused(tmp_path: Path) -> None:
+    for make, options in ((marian, {}), (nllb, {"source_lang": "eng_Latn", "target_langs": ["deu_Latn"]})):
+        theirs, folder = make(tmp_path / "theirs"), tmp_path / "theirs"
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer.add_tokens(["T"])  # which SentencePiece has, too
+        tokenizer.save_pretrained(folder)
+        mt_api.import_model(folder, tmp_path / "ours", **options, force=True)
+        tokenizer.add_tokens(["dog."])
+        theirs.resize_token_embeddings(len(tokenizer))
+        theirs.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        assert "the token 'dog.' was added to its tokenizer" in refused(folder, **options)
+        shutil.rmtree(folder)
+
+
+def test_biases_that_the_exported_model_lacks_must_be_zero(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    write_huggingface(random_job("model.norm=post", "model.bias=false"), tmp_path / "theirs", "# A model\n")
+    _weights("model.encoder.layers.0.fc1.bias", lambda bias: bias + 0.5)(tmp_path / "theirs")
+    assert "'model.encoder.layers.0.fc1.bias' is not zero" in refused(tmp_path / "theirs")
 
 
 def test_names_of_the_hub_need_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,6 +159,27 @@ def test_a_sentencepiece_model_is_its_own_vocabulary(tmp_path: Path) -> None:
     assert sorted(ours.model.output.weight[3].tolist()) == sorted(arrays["Wemb"][0].tolist())  # in another order
 
 
+@pytest.mark.parametrize("suffix", ["yml", "spm"])
+def test_files_of_two_languages_are_told_apart_by_their_names(suffix: str, tmp_path: Path) -> None:
+    written(tmp_path / "opus", separate=True)
+    mt_api.import_model(tmp_path / "opus", tmp_path / "expected", **LANGUAGES)
+    folder = tmp_path / "opus"
+    for side, other, language in (("src", "source", "en"), ("trg", "target", "de")):
+        old = folder / (f"{side}.vocab.yml" if suffix == "yml" else f"{other}.spm")
+        old.rename(folder / f"vocab.{language}.{suffix}")
+    mt_api.import_model(folder, tmp_path / "ours", **LANGUAGES)
+    expected, ours = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("expected", "ours"))
+    assert ours == expected
+    for old, new in (("en", "b"), ("de", "a")):
+        (folder / f"vocab.{old}.{suffix}").rename(folder / f"vocab.{new}.{suffix}")
+    with pytest.raises(InputError, match=r"vocab\.a\.\w+ and vocab\.b\.\w+ do not say which language"):
+        mt_api.import_model(folder, tmp_path / "out", **LANGUAGES)
+    if suffix == "yml":
+        (folder / "decoder.yml").write_text("vocabs: [vocab.b.yml, vocab.a.yml]\n")
+        mt_api.import_model(folder, tmp_path / "again", **LANGUAGES)
+        assert (tmp_path / "again" / "model.safetensors").read_bytes() == expected
+
+
 # Refused --------------------------------------------------------------------------------------------------------------
 
 

@@ -32,19 +32,22 @@ _SIZES = {
 
 @dataclass(frozen=True)
 class Family:
-    """An architecture: keys of our model section, and its positions as `Plan` has them."""
+    """An architecture: keys of our model section, its positions as `Plan` has them, and a default of config.json."""
 
     model: Mapping[str, Any]
     offset: int = 0
     sinusoids: Callable[[int, int], Tensor] | None = None
     sines_first: bool = True
+    scales: bool = False  # `scale_embedding`
 
 
 TAGGED = {"source_format": "lang text </s>", "target_tag": "target"}
 FAMILIES = {
     "marian": Family({"norm": "post", "positions": "sinusoidal", "source_format": "text </s>"}),
     # Its sinusoids have other frequencies than the paper's.
-    "m2m_100": Family({"norm": "pre", "positions": "learned", **TAGGED}, sinusoids=tensor2tensor_sinusoids),
+    "m2m_100": Family(
+        {"norm": "pre", "positions": "learned", **TAGGED}, sinusoids=tensor2tensor_sinusoids, scales=True
+    ),
     "mbart": Family({"norm": "pre", "positions": "learned", "embedding_norm": True, **TAGGED}, offset=2),
 }
 
@@ -62,8 +65,10 @@ def read_plan(folder: Path, name: str, source_langs: Sequence[str], target_langs
     if kind not in FAMILIES:
         raise InputError(f"{folder}: its model_type is {kind!r:.50}, which is none of {', '.join(FAMILIES)}")
     settings = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
-    languages = source_langs, target_langs
-    return make_plan(folder, name, theirs, settings, read_vocabulary(folder, settings), FAMILIES[kind], *languages)
+    family = FAMILIES[kind]
+    theirs = {"scale_embedding": family.scales, "share_encoder_decoder_embeddings": True, **theirs}
+    vocabulary = read_vocabulary(folder, settings, bool(theirs["share_encoder_decoder_embeddings"]))
+    return make_plan(folder, name, theirs, settings, vocabulary, family, source_langs, target_langs)
 
 
 def make_plan(
@@ -93,7 +98,8 @@ def make_plan(
         "decoding": _decoding_section(folder, theirs),
     }
     tied = bool(theirs.get("tie_word_embeddings", True))
-    rest = (sizes[0], sizes[1]), family.offset, family.sinusoids, tied, family.sines_first
+    one_matrix = vocabulary.shared and bool(theirs.get("share_encoder_decoder_embeddings", True))
+    rest = (sizes[0], sizes[1]), family.offset, family.sinusoids, tied, one_matrix, family.sines_first
     return Plan(_validated(folder, tree), tokenizers, rows[0], rows[1], *rest)
 
 
@@ -116,7 +122,8 @@ def own_plan(folder: Path, in_one_matrix: bool = False, sines_first: bool = True
     if in_one_matrix and not (config.model.tie_embeddings and tokenizers.shared):  # the target's rows follow
         target = target + len(source)
         sizes = sum(sizes), sum(sizes)
-    return Plan(config, tokenizers, source, target, sizes, sines_first=sines_first, exact=True)
+    kind = {"tied": config.model.tie_embeddings, "one_matrix": tokenizers.shared or in_one_matrix}
+    return Plan(config, tokenizers, source, target, sizes, **kind, sines_first=sines_first, exact=True)
 
 
 def _validated(folder: Path, tree: dict[str, Any]) -> Config:

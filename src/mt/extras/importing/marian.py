@@ -24,6 +24,7 @@ from mt.extras.importing.safe_tensors import COPY_AGAIN, Tensors
 from mt.extras.importing.vocabularies import marian_vocabulary
 from mt.extras.importing.weights import Plan
 from mt.model.positions import SinusoidalPositions
+from mt.text.languages import base_language
 
 _CONFIG = "special:model.yml"
 _POSITIONS = 512  # that transformers gives these models, whose sinusoids have no end
@@ -88,7 +89,7 @@ def read_marian(
     flags = _settings(path, config)
     tensors = _weights(path, arrays)
     theirs, ours, _ = describe(path, tensors, flags)
-    models, (source, target) = _vocabularies(folder)
+    models, (source, target) = _vocabularies(folder, source_langs, target_langs)
     add_start(tensors, theirs, len(target))
     source, target = ([*pieces, "<pad>"] for pieces in (source, target))
     vocabulary = marian_vocabulary(models, source, None if source == target else target)
@@ -169,19 +170,38 @@ def _name(name: str) -> str | None:
     return None
 
 
-def _vocabularies(folder: Path) -> tuple[tuple[Path, Path], tuple[list[str], list[str]]]:
+def _vocabularies(
+    folder: Path, source_langs: Sequence[str], target_langs: Sequence[str]
+) -> tuple[tuple[Path, Path], tuple[list[str], list[str]]]:
     """Return the SentencePiece models of source and target, and the pieces of their vocabularies by id."""
     settings = _read_yaml(folder / "decoder.yml") if (folder / "decoder.yml").is_file() else {}
     named = [folder / Path(str(each)).name for each in settings.get("vocabs") or []]
-    found = named or sorted(folder.glob("*vocab*.yml")) or sorted(folder.glob("*.spm"))
+    found = named or list(folder.glob("*vocab*.yml")) or list(folder.glob("*.spm"))
     models = [folder / "source.spm", folder / "target.spm"]
     if not all(path.is_file() for path in models):
-        models = [path for path in found if path.suffix == ".spm"] or sorted(folder.glob("*.spm"))
+        models = [path for path in found if path.suffix == ".spm"] or list(folder.glob("*.spm"))
     for what, paths in (("vocabulary (*vocab*.yml, *.spm)", found), ("SentencePiece model (*.spm)", models)):
         if not 1 <= len(paths) <= 2:
             raise InputError(f"{folder}: {len(paths)} files are a {what}, but one is needed, or one for each language")
+    sides = [(*source_langs, "source", "src"), (*target_langs, "target", "trg", "tgt")]
+    found, models = (paths if set(paths) <= set(named) else _in_order(paths, *sides) for paths in (found, models))
     source, target = (_pieces(path) for path in (found[0], found[-1]))
     return (models[0], models[-1]), (source, target)
+
+
+def _in_order(paths: Sequence[Path], source: Sequence[str], target: Sequence[str]) -> list[Path]:
+    """Return the file of the source before that of the target, by the words in their names."""
+
+    def lean(path: Path) -> int:
+        found = set(map(base_language, re.split("[^a-z]+", path.name.lower())))
+        return len(found.intersection(map(base_language, target))) - len(found.intersection(map(base_language, source)))
+
+    ordered = sorted(paths, key=lean)
+    if len(ordered) == 2 and lean(ordered[0]) == lean(ordered[1]):
+        message = f"{' and '.join(sorted(path.name for path in paths))} do not say which language they are for"
+        hint = "list them in decoder.yml, as vocabs: [SOURCE, TARGET], or name the languages: --from LANG --to LANG"
+        raise InputError(f"{paths[0].parent}: {message}", hint)
+    return ordered
 
 
 def _pieces(path: Path) -> list[str]:

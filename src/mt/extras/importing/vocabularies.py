@@ -12,7 +12,7 @@ from torch import Tensor
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
-from mt.extras.importing.safe_tensors import read_json
+from mt.extras.importing.safe_tensors import COPY_AGAIN, read_json
 
 _MAX_UNUSED_ROWS = 256  # of embeddings, which some models fill up to a round number
 # Language pieces by kind of tokenizer
@@ -21,6 +21,7 @@ _TAGS = {
     "m2m_100": re.compile(r"__(.+)__"),
     "aligned": re.compile(r"([a-z]{2}_[A-Z]{2}|[a-z]{3}_[A-Z][a-z]{3})"),  # mBART's en_XX, NLLB's eng_Latn
 }
+_SPECIALS = {"<s>", "<pad>", "</s>", "<unk>", "<mask>"}
 _FILLING = re.compile(r"madeupword\d+")  # up to a round number of rows
 # M2M-100's languages in the order of their rows, which follow those of the vocabulary
 _M2M_100 = (
@@ -75,17 +76,28 @@ class Vocabulary:
         return TokenizerPair(source, source.counterpart if self.shared else target), kind, rows
 
 
-def read_vocabulary(folder: Path, settings: Mapping[str, Any]) -> Vocabulary:
-    """Read the vocabulary of a folder; `settings` are those of its tokenizer.
+def read_vocabulary(folder: Path, settings: Mapping[str, Any], one_matrix: bool) -> Vocabulary:
+    """Read the vocabulary of a folder.
+
+    Args:
+        folder: holds the tokenizer.
+        settings: those of its tokenizer.
+        one_matrix: source and target have the same embeddings.
 
     Raises:
-        InputError: a file is missing or damaged.
+        InputError: a file is missing or damaged, or tokens were added to the tokenizer.
     """
+    vocabulary = _read_vocabulary(folder, settings, one_matrix)
+    _refuse_added_tokens(folder, settings, vocabulary)
+    return vocabulary
+
+
+def _read_vocabulary(folder: Path, settings: Mapping[str, Any], one_matrix: bool) -> Vocabulary:
     if (folder / "source.spm").is_file():
         models = _model(folder, "source.spm"), _model(folder, "target.spm")
         pieces = _ids(folder / "vocab.json", read_json(folder / "vocab.json"))
-        if settings.get("separate_vocabs"):
-            path = folder / "target_vocab.json"
+        path = folder / "target_vocab.json"
+        if settings.get("separate_vocabs") or (path.is_file() and not one_matrix):
             return Vocabulary(models, (pieces, _ids(path, read_json(path))), {})
         return Vocabulary(models, (pieces, pieces), _tags(pieces, "marian"))
     model = _model(folder, "sentencepiece.bpe.model")
@@ -136,6 +148,26 @@ def multilingual_vocabulary(folder: Path, names: Sequence[str]) -> tuple[Vocabul
             is_mbart = kind == "aligned" and any(code[2] == "_" for code in tags)
             return Vocabulary((model, model), (pieces, pieces), tags), "mbart" if is_mbart else "m2m_100"
     return None
+
+
+def _refuse_added_tokens(folder: Path, settings: Mapping[str, Any], vocabulary: Vocabulary) -> None:
+    """Refuse tokens that are looked for before SentencePiece splits a text, which our tokenizers do not do."""
+    listed = read_json(folder / "added_tokens.json") if (folder / "added_tokens.json").is_file() else {}
+    state = read_json(folder / "tokenizer.json") if (folder / "tokenizer.json").is_file() else {}
+    described, more = settings.get("added_tokens_decoder") or {}, state.get("added_tokens") or []
+    try:
+        tokens = [*described.values(), *more]
+        is_special = dict.fromkeys(listed, False) | {token["content"]: bool(token["special"]) for token in tokens}
+    except (LookupError, TypeError, AttributeError):
+        raise InputError(f"{folder}: its added tokens cannot be read", COPY_AGAIN) from None
+    added = {token for token, special in is_special.items() if not special and not _FILLING.fullmatch(token)}
+    added -= _SPECIALS | set(vocabulary.tags.values())
+    for path in vocabulary.models if added else ():
+        model = SentencePieceTokenizer.from_files(path)
+        added -= set(model.tokens(range(model.vocab_size)))
+    if added:
+        message = f"{folder}: the token {min(added)!r:.50} was added to its tokenizer, and is not one of SentencePiece"
+        raise InputError(message, "fine-tune the model without added tokens")
 
 
 def _tokenizer_json(path: Path) -> dict[str, int]:

@@ -24,6 +24,7 @@ from mt.model.build import TranslationModel
 _SIDES = {"source": "encoder", "target": "decoder"}
 # A tied matrix has one of these names.
 _SHARED = ("model.shared", "model.decoder.embed_tokens", "model.encoder.embed_tokens", "lm_head")
+_TIED_TARGET = ("model.decoder.embed_tokens", "lm_head", "model.shared")  # where the source has another matrix
 _UNUSED = re.compile(r"(model\.(en|de)coder\.embed_positions\.weights?|final_logits_bias)")
 NEVER = -100.0  # bias of a row that only begins a translation; more would be added to a smoothed loss
 
@@ -40,6 +41,7 @@ class Plan:
         offset: rows of their table of positions before the first position.
         sinusoids: returns the table (P, D) of positions that are learned here but computed there.
         tied: their output is their target embeddings.
+        one_matrix: so are their source embeddings.
         sines_first: their sinusoids are all sines, then all cosines; ours alternate.
         exact: the folder is our own export: every row is a token's, and biases that we lack are zero.
     """
@@ -52,6 +54,7 @@ class Plan:
     offset: int = 0
     sinusoids: Callable[[int, int], Tensor] | None = None
     tied: bool = True
+    one_matrix: bool = True
     sines_first: bool = True
     exact: bool = False
 
@@ -82,6 +85,9 @@ def read_weights(tensors: Tensors, plan: Plan, model: TranslationModel) -> dict[
         read |= origins
     aliases = {f"{name}.weight" for name in (_SHARED if shape.tie_embeddings else _SHARED[:1])}
     for name in sorted(tensors.by_name.keys() - read - aliases):
+        if plan.exact and name.endswith(".bias") and tensors.by_name[name].any():
+            message = f"{tensors.folder}: {name!r:.100} is not zero, but the model was trained with model.bias: false"
+            raise InputError(message, "train it without biases, or export a model that has them")
         if not _UNUSED.fullmatch(name) and not (plan.exact and name.endswith(".bias")):
             raise InputError(f"{tensors.folder}: unexpected tensor {name!r:.100}, so this is another architecture")
     return weights
@@ -117,8 +123,15 @@ def _rows(tensors: Tensors, plan: Plan, side: str, kind: str, shape: Sequence[in
             bias[SOS_ID] = NEVER
         return bias, {"final_logits_bias"}
     own = {"source": "model.encoder.embed_tokens", "target": "model.decoder.embed_tokens", "output": "lm_head"}[side]
-    others: tuple[str, ...] = _SHARED[:1] if side != "output" else _SHARED[1::-1] if plan.tied else ()
-    others = _SHARED if plan.config.model.tie_embeddings else others
-    names = [f"{each}.weight" for each in (own, *others)]
+    names = [f"{each}.weight" for each in (own, *_others(plan, side))]
     name = next((each for each in names if each in tensors.by_name), names[0])
     return tensors.read(name, (count, shape[1]))[rows], {name}
+
+
+def _others(plan: Plan, side: str) -> Sequence[str]:
+    """Return the names, besides its own, that the matrix of a side may have."""
+    if plan.tied and plan.one_matrix:
+        return _SHARED
+    if plan.tied and side != "source":
+        return _TIED_TARGET
+    return () if side == "output" else _SHARED[:1]
