@@ -1,5 +1,6 @@
 """Export from Python: a model in the form that other software reads."""
 
+from functools import partial
 from pathlib import Path
 
 from mt.api.loading import ModelPath, find_models
@@ -54,10 +55,11 @@ def export(
     (folder,) = find_models(model, runs)
     run = owner(folder)
     inputs = [Path(path) for path in (folder.root, run.root if run else None, source, reference) if path]
-    require_replaceable(Path(output), "mt export", "export", inputs, force)
+    check = partial(require_replaceable, Path(output), "mt export", "export", inputs, force)
+    check()
     data = read_config(folder).data
     if source is not None and reference is not None:
         texts = [pair_text(Path(source), Path(reference), data, to, source_lang)]
     else:
         texts = read_texts(run, "valid", data) if run is not None and has_split(run, "valid") else []
-    return write(folder, known_format, Path(output), texts, quantization, max_loss)
+    return write(folder, known_format, Path(output), texts, quantization, max_loss, check)

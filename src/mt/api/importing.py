@@ -1,6 +1,7 @@
 """Import from Python: a model of other software as a model folder."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 
@@ -37,6 +38,7 @@ def import_model(
 
     folder = find_folder(str(model))
     corpus = [Path(path) for path in ([prune] if isinstance(prune, str | Path) else prune)]
-    require_replaceable(Path(output), "mt import", "imported", [folder, *corpus], force)
+    check = partial(require_replaceable, Path(output), "mt import", "imported", [folder, *corpus], force)
+    check()
     sources, targets = ([code] if isinstance(code, str) else code or () for code in (source_lang, target_langs))
-    return import_folder(folder, Path(output), str(model), sources, targets, corpus)
+    return import_folder(folder, Path(output), str(model), sources, targets, corpus, check)

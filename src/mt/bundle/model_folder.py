@@ -5,7 +5,7 @@ memory is allocated for them.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,14 +58,15 @@ def new_model(
     facts: dict[str, Any],
     shortlist: Shortlist | None = None,
     preprocessing: Preprocessing = NO_PREPROCESSING,
+    check: Callable[[], None] = lambda: None,
 ) -> Iterator[ModelDir]:
-    """Write a model folder atomically, the converted CTranslate2 models included.
+    """Write a model folder atomically, the converted CTranslate2 models included; `check` as in `atomic.new_folder`.
 
     Yields:
         the folder without its README and manifest, for measurements; they may be added to `facts`, which the manifest
         records.
     """
-    with atomic.new_folder(folder.root, facts) as root:
+    with atomic.new_folder(folder.root, facts, check) as root:
         partial = ModelDir(root)
         write_text_files(partial, config, tokenizers, preprocessing)
         atomic.write_tensors(partial.weights, {name: tensor.contiguous() for name, tensor in weights.items()})

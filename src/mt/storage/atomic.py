@@ -146,10 +146,13 @@ def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]", **facts: str) 
 
 
 @contextlib.contextmanager
-def new_folder(final: Path, facts: dict[str, Any] | None = None, **manifest: Any) -> Iterator[Path]:
+def new_folder(
+    final: Path, facts: dict[str, Any] | None = None, check: Callable[[], None] = lambda: None, **manifest: Any
+) -> Iterator[Path]:
     """Write a folder atomically, replacing one of the same name.
 
-    Its manifest records `manifest` and `facts` beside sizes and checksums; facts can be added until the end.
+    Its manifest records `manifest` and `facts` beside sizes and checksums; facts can be added until the end. Just
+    before the rename, `check` is called.
 
     Yields:
         the temporary folder to write into.
@@ -159,7 +162,7 @@ def new_folder(final: Path, facts: dict[str, Any] | None = None, **manifest: Any
         MachineError: it cannot be written.
     """
     final = Path(os.path.realpath(final))  # keeps a link a link
-    partial = final.with_name(f".{final.name}{PARTIAL}")
+    partial, old = (final.with_name(f".{final.name}{suffix}") for suffix in (PARTIAL, _OLD))
     with explained(final):
         try:
             _remove_unlocked(partial)
@@ -169,10 +172,11 @@ def new_folder(final: Path, facts: dict[str, Any] | None = None, **manifest: Any
             message = f"{final}: another process is writing this folder"
             raise InputError(message, "wait for it, or name another") from None
         try:
-            _restore(_old(final))
+            _restore(old)
             yield partial
             _seal(partial, {**manifest, **(facts or {})})
-            _rename(partial, final)
+            check()
+            _rename(partial, final, old)
             sync(final.parent)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
@@ -212,13 +216,12 @@ def _lock_file(folder: Path) -> Path:
     return folder.with_name(f"{folder.name.removesuffix(PARTIAL)}.lock{PARTIAL}")
 
 
-def _rename(partial: Path, final: Path) -> None:
+def _rename(partial: Path, final: Path, old: Path) -> None:
     """Give a complete folder its final name.
 
     A folder is replaced in two renames. In between, the old one has the suffix `_OLD`; a failure restores it at once,
     a kill at the next start.
     """
-    old = _old(final)
     if final.exists():
         shutil.rmtree(old, ignore_errors=True)
         failpoint("rename", old)
@@ -228,10 +231,6 @@ def _rename(partial: Path, final: Path) -> None:
         partial.rename(final)
     finally:
         _restore(old)
-
-
-def _old(final: Path) -> Path:
-    return final.with_name(f".{final.name}{_OLD}")
 
 
 def _restore(old: Path) -> None:

@@ -18,8 +18,10 @@ from click.testing import CliRunner
 from sacrebleu.metrics import BLEU
 from tokenizers import Tokenizer
 
+import mt as mt_api
 from command import FAILPOINT, mt
 from export_helpers import lines_of, refusal, run_folder, run_readme, write
+from import_helpers import marian
 from mt.bundle.load_translator import open_model
 from mt.cli import app
 from mt.data.eval_texts import EvalText
@@ -32,8 +34,9 @@ from mt.extras.export import ctranslate2 as to_ctranslate2
 from mt.extras.export import exporting
 from mt.extras.export.common import load_job
 from mt.model.transformer import Transformer
+from mt.storage import atomic
 from mt.storage.manifest import verify
-from mt.storage.run_dir import RunDir
+from mt.storage.run_dir import MANIFEST, RunDir
 from mt.text.casing import Casing
 from mt.text.preprocessing import NO_PREPROCESSING, Preprocessing
 
@@ -341,6 +344,28 @@ def test_a_missing_package_is_named(here: Path, monkeypatch: pytest.MonkeyPatch,
     assert f"needs a package that is not installed ({package})" in error.message
     assert "pip install 'mt-train[export]'" in error.hint
     assert not (here / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["export", "import"])
+def test_files_that_appear_meanwhile_are_not_replaced(
+    here: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    marian(here / "theirs")
+    write_output = {
+        "import": lambda: mt_api.import_model(here / "theirs", here / "out", force=True),
+        "export": lambda: mt_api.export("ctranslate2", here / "out", here / "run", force=True),
+    }[command]
+
+    def appear(action: str, path: Path) -> None:
+        if MANIFEST in path.name and path.parent.name == ".out.partial":  # written last
+            (here / "out").mkdir(exist_ok=True)
+            (here / "out" / "notes.txt").write_text("mine")
+
+    monkeypatch.setattr(atomic, "failpoint", appear)
+    with pytest.raises(InputError, match="this folder exists and was not made by"):
+        write_output()
+    assert [path.name for path in (here / "out").iterdir()] == ["notes.txt"]
+    assert not (here / ".out.partial").exists()
 
 
 # Interruptions --------------------------------------------------------------------------------------------------------

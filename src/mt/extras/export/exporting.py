@@ -3,7 +3,7 @@
 import importlib.util
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,7 @@ def export(
     texts: Sequence[EvalText],
     number_format: str | None = None,
     max_loss: float | None = None,
+    check: Callable[[], None] = lambda: None,
     **facts: Any,
 ) -> str:
     """Export a model folder or checkpoint atomically, replacing `output`, and return lines for the user.
@@ -73,6 +74,7 @@ def export(
         number_format: of CTranslate2's weights; None: the model's compute_type, or for argos int8, in which Argos
             Translate computes anyway.
         max_loss: the most BLEU that quantization may cost; None: MAX_LOSS.
+        check: as in `atomic.new_folder`.
         facts: recorded in the output's manifest.
 
     Raises:
@@ -92,7 +94,7 @@ def export(
     job = load_job(folder, texts)
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     about = {"export": export_format, "name": config.name, "created": created, **facts}
-    with atomic.new_folder(output, about) as partial:
+    with atomic.new_folder(output, about, check) as partial:
         comparison = _write(job, export_format, partial, number_format, MAX_LOSS if max_loss is None else max_loss)
     return "\n".join(line for line in (comparison, f"{export_format}: {output}") if line)
 

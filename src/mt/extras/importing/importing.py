@@ -1,7 +1,7 @@
 """Import of a model: its folder becomes a model folder."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,13 @@ def import_folder(
     source_langs: Sequence[str],
     target_langs: Sequence[str],
     corpus: Sequence[Path] = (),
+    check: Callable[[], None] = lambda: None,
 ) -> str:
     """Write a model folder with the weights and tokenizers of another; return lines for the user.
 
     `origin` is what the user calls it: the path of the folder, or its name on the hub. With a corpus, the vocabulary is
-    reduced to the pieces that it needs, and the folder may be a run folder or a model folder of ours.
+    reduced to the pieces that it needs, and the folder may be a run folder or a model folder of ours. `check` is as in
+    `atomic.new_folder`.
 
     Raises:
         InputError: the folder is of another architecture or incomplete, its parts do not fit together, a language must
@@ -65,7 +67,7 @@ def import_folder(
     config = config.model_copy(update={"decoding": decoding})
     facts = {"imported": origin, **_card_facts(folder.parent if folder.is_file() else folder)}
     preprocessing = load_preprocessing(own)
-    with new_model(ModelDir(output), config, tokenizers, weights, facts, preprocessing=preprocessing):
+    with new_model(ModelDir(output), config, tokenizers, weights, facts, preprocessing=preprocessing, check=check):
         pass
     data = config.data
     head = f"{', '.join(data.source_lang)} to {', '.join(data.target_lang)}, {tokenizers.target.vocab_size:,} pieces"
