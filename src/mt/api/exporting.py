@@ -49,6 +49,9 @@ def export(
 
     if (source is None) != (reference is None):
         raise InputError("source and reference go together", "give both, or neither for the run's validation set")
+    if source is None and (to is not None or source_lang is not None):
+        message = "--to and --from say which languages --reference and --source are in"
+        raise InputError(message, "give these files, or leave the languages out")
     known_format = parse_format(format_)
     check_options(known_format, quantization, max_loss)
     require_packages(known_format)

@@ -8,7 +8,6 @@ import click
 from mt.cli.completion import languages, one_of
 from mt.cli.options import debug_option, model_option, path_type, runs_option
 from mt.cli.text import print_result
-from mt.errors import InputError
 
 
 @click.command(name="export")
@@ -32,8 +31,6 @@ def export_command(format_: str, model: Path | None, output: Path, **options: An
 
     Example: mt export huggingface --model runs/demo --output demo-en-it
     """
-    if options["to"] is not None and options["source"] is None:
-        raise InputError("--to says which language --reference is in", "give both, or leave it out")
     from mt.api.exporting import export
 
     print_result(export(format_, output, model, **options))

@@ -233,8 +233,29 @@ def test_languages_must_be_known(tmp_path: Path) -> None:
     edit_json(tmp_path / "mbart" / "tokenizer.json", _without_languages)
     assert "its tokenizer has no languages" in refused(tmp_path / "mbart", source_lang="en_XX", target_langs=["de_DE"])
     marian(tmp_path / "marian")
+    known = refused(tmp_path / "marian", source_lang="fr", target_langs=["es"])
+    assert "it does not know the language fr its own one is en" in known
+    assert "does not know the language es" in refused(tmp_path / "marian", target_langs=["es"])
+    both = refused(tmp_path / "marian", source_lang="en", target_langs=["en"])
+    assert "it does not know the language en its own one is de" in both
     edit_json(tmp_path / "marian" / "tokenizer_config.json", lambda config: config.update(source_lang=None))
     assert "it does not say its languages name them: --from LANG --to LANG" in refused(tmp_path / "marian")
+    edit_json(tmp_path / "marian" / "tokenizer_config.json", lambda config: config.update(target_lang="roa"))
+    several = refused(tmp_path / "marian", source_lang="en", target_langs=["fr", "es"])
+    assert "it has no tags for target languages, so it has one" in several
+    same = refused(tmp_path / "marian", source_lang="fr", target_langs=["fr"])
+    assert "fr is the source and a target language" in same
+    mt_api.import_model(tmp_path / "marian", tmp_path / "ours", source_lang="eng", target_langs=["es"])
+
+
+def test_a_model_of_ours_keeps_its_languages(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    write_huggingface(random_job(), tmp_path / "theirs", "# A model\n")
+    message = refused(tmp_path / "theirs", source_lang="xx", target_langs=["yy"])
+    assert "--from xx, but this model of mt keeps its own (en) leave out --from" in message
+    mt_api.import_model(tmp_path / "theirs", tmp_path / "ours", source_lang="en", target_langs=["de"])
+    (tmp_path / "corpus.txt").write_text("a dog\n")
+    assert "--to yy" in refused(tmp_path / "ours", target_langs=["yy"], prune=[tmp_path / "corpus.txt"])
 
 
 def test_a_model_is_imported_for_several_source_languages(tmp_path: Path) -> None:

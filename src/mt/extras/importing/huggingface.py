@@ -18,6 +18,7 @@ from mt.extras.importing.safe_tensors import read_json
 from mt.extras.importing.vocabularies import Vocabulary, read_vocabulary
 from mt.extras.importing.weights import Plan, tensor2tensor_sinusoids
 from mt.storage.run_dir import ModelDir
+from mt.text.languages import LANGUAGE_NAMES, base_language, written_as
 
 _MAX_PAIRS = 1000  # of languages; a configuration has no more texts
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
@@ -189,7 +190,7 @@ def _model_section(folder: Path, theirs: Mapping[str, Any], family: Family) -> d
 
 def _data_section(folder: Path, sources: Sequence[str], targets: Sequence[str], positions: int) -> dict[str, Any]:
     """Return a data section whose corpus, one text for each pair of languages, is to be filled in by who trains on."""
-    pairs = [(source, target) for source in sources for target in targets if source != target or len(sources) == 1]
+    pairs = [(source, target) for source in sources for target in targets if source != target]
     if len(pairs) > _MAX_PAIRS:
         raise InputError(
             f"{folder}: {len(pairs):,} pairs of languages are too many", "choose fewer with --from and --to"
@@ -232,6 +233,13 @@ def _languages(
     if "" in (*sources, *chosen):
         raise InputError(f"{folder}: it does not say its languages", "name them: --from LANG --to LANG")
     is_tagged = bool(vocabulary.tags)
+    _refuse_other_language(folder, settings.get("source_lang"), sources)
+    if not is_tagged:
+        _refuse_other_language(folder, settings.get("target_lang"), chosen)
+        if len(chosen) > 1:
+            raise InputError(f"{folder}: it has no tags for target languages, so it has one", "give one --to")
+    if len(sources) == 1 and sources[0] in chosen:
+        raise InputError(f"{folder}: {sources[0]} is the source and a target language", "name another with --to")
     needed = [] if not is_tagged else chosen if (folder / "source.spm").is_file() else [*sources, *chosen]
     for code in needed:
         if code not in vocabulary.tags:
@@ -239,3 +247,11 @@ def _languages(
                 f"{folder}: it does not know the language {code}", f"it knows {', '.join(vocabulary.tags)}"
             )
     return sources, chosen
+
+
+def _refuse_other_language(folder: Path, own: str | None, given: Sequence[str]) -> None:
+    """Refuse languages other than that of a model; a group of languages, as `mul`, is unknown here and has many."""
+    if own and base_language(own) in LANGUAGE_NAMES:
+        for code in given:
+            if written_as(code) != written_as(own):
+                raise InputError(f"{folder}: it does not know the language {code}", f"its own one is {own}")

@@ -40,7 +40,7 @@ def import_folder(
 
     Raises:
         InputError: the folder is of another architecture or incomplete, its parts do not fit together, a language must
-            be chosen, or it is a model of ours already.
+            be chosen or is not the model's, or it is a model of ours already.
     """
     places = RunDir(folder).model, ModelDir(folder)
     ours = [each for each in places if each.config.is_file() and each.tokenizer.is_dir()]
@@ -53,6 +53,8 @@ def import_folder(
         weights = {name: parameter.detach() for name, parameter in loaded.model.named_parameters()}
     else:
         config, tokenizers, weights = _read(folder, origin, source_langs, target_langs)
+    if own.config.is_file():
+        _refuse_options(folder, config, source_langs, target_langs)
     lines = []
     if corpus:
         before = _megabytes(weights), tokenizers.target.vocab_size
@@ -97,6 +99,15 @@ def _plan(folder: Path, name: str, source_langs: Sequence[str], target_langs: Se
         return read_marian(npz, name, source_langs, target_langs)
     tensors = open_safetensors(folder)
     return read_plan(folder, name, source_langs, target_langs), tensors
+
+
+def _refuse_options(folder: Path, config: Config, sources: Sequence[str], targets: Sequence[str]) -> None:
+    """Refuse other languages than all that a model of ours has."""
+    data = config.data
+    for option, given, own in (("--from", sources, data.source_lang), ("--to", targets, data.target_lang)):
+        if given and set(given) != set(own):
+            message = f"{folder}: {option} {', '.join(given)}, but this model of mt keeps its own ({', '.join(own)})"
+            raise InputError(message, f"leave out {option}")
 
 
 def _megabytes(weights: Mapping[str, Tensor]) -> float:
