@@ -13,6 +13,22 @@ def direction_options(config: Config) -> str:
     return f"--from {source} " * several[0] + f"--to {target} " * several[1]
 
 
+def origin_of(facts: Mapping[str, Any], trained: str) -> str:
+    """Say in a sentence or two where a model comes from: `trained`, or an import with its licence."""
+    if "imported" not in facts:
+        return trained
+    licence = f"Its licence is {facts['license']}." if "license" in facts else "Its model card names no licence."
+    return f"A machine-translation Transformer, imported from {facts['imported']} by `mt`. {licence}"
+
+
+def licence_header(facts: Mapping[str, Any]) -> str:
+    """Return front matter with the licence of an imported model; empty without one."""
+    licence = facts.get("license")
+    if not licence:
+        return ""
+    return f"---\nlicense: {f'[{licence}]' if ',' in licence else licence}\n---\n\n"
+
+
 def model_card(config: Config, facts: Mapping[str, Any], is_converted: bool) -> str:
     """Describe a model in Markdown, with its manifest's facts.
 
@@ -30,16 +46,11 @@ def model_card(config: Config, facts: Mapping[str, Any], is_converted: bool) -> 
     if shape.architecture == "decoder_only":
         stack = f"One stack of {shape.decoder_layers} layers"
     options = direction_options(config)
-    origin = f"A machine-translation Transformer trained with `mt`, {steps:,} steps; weights: {weights}."
-    front = ""
-    if "imported" in facts:
-        origin = f"A machine-translation Transformer, imported from {facts['imported']} by `mt`."
-        licence = facts.get("license")
-        front = f"---\nlicense: {licence}\n---\n\n" if licence else ""
-        origin += f" Its licence is {licence}." if licence else " Its model card names no licence."
-    return f"""{front}# {config.name}: {", ".join(config.data.source_lang)} to {", ".join(config.data.target_lang)}
+    trained = f"A machine-translation Transformer trained with `mt`, {steps:,} steps; weights: {weights}."
+    source, target = (", ".join(codes) for codes in (config.data.source_lang, config.data.target_lang))
+    return f"""{licence_header(facts)}# {config.name}: {source} to {target}
 
-{origin}
+{origin_of(facts, trained)}
 {stack}, d_model {shape.d_model}, d_ff {shape.d_ff},
 {shape.n_heads} heads.
 

@@ -14,6 +14,7 @@ from typing import Any
 import ctranslate2
 import pytest
 import torch
+import yaml
 from click.testing import CliRunner
 from sacrebleu.metrics import BLEU
 from tokenizers import Tokenizer
@@ -367,6 +368,23 @@ def test_files_that_appear_meanwhile_are_not_replaced(
         write_output()
     assert [path.name for path in (here / "out").iterdir()] == ["notes.txt"]
     assert not (here / ".out.partial").exists()
+
+
+@pytest.mark.parametrize("licence", ["cc-by-4.0", "[mit, apache-2.0]"])
+def test_an_imported_model_keeps_its_licence_and_origin(tmp_path: Path, licence: str) -> None:
+    marian(tmp_path / "theirs")
+    (tmp_path / "theirs" / "README.md").write_text(f"---\nlicense: {licence}\n---\n# OPUS\n")
+    mt_api.import_model(tmp_path / "theirs", tmp_path / "ours")
+    for wanted in ("huggingface", "ctranslate2"):
+        mt_api.export(wanted, tmp_path / wanted, tmp_path / "ours")
+        mt_api.import_model(tmp_path / wanted, tmp_path / f"{wanted}-again")
+        card = (tmp_path / wanted / "README.md").read_text()
+        assert f"imported from {tmp_path / 'theirs'} by `mt`. Its licence is {licence.strip('[]')}. Exported" in card
+        assert "spelling" not in card
+        assert "usual case" not in card
+        again = (tmp_path / f"{wanted}-again" / "README.md").read_text()
+        for text in (card, again):
+            assert yaml.safe_load(text.split("---\n")[1])["license"] == yaml.safe_load(licence)
 
 
 # Interruptions --------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from mt.decoding.settings import TranslationSettings
 from mt.errors import MtError
 from mt.extras.export.common import ExportJob
 from mt.extras.export.equivalence import require_equal
-from mt.extras.export.huggingface import _card_header, write_huggingface
+from mt.extras.export.huggingface import _with_header, write_huggingface
 from mt.extras.export.huggingface_weights import target_shift
 
 SHAPES = [
@@ -198,7 +198,7 @@ def test_the_command_and_its_readme(tmp_path: Path) -> None:
 
 
 def test_norwegian_is_not_a_boolean() -> None:
-    header = _card_header(configured("data.source_lang='no'"))
+    header = _with_header(configured("data.source_lang='no'"), "# A model\n")
     assert yaml.safe_load(header.split("---\n")[1])["language"] == ["no", "de"]
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mt.bundle.checks import load_preprocessing
+from mt.bundle.model_card import licence_header, origin_of
 from mt.bundle.model_folder import load_model, write_text_files
 from mt.config import Config
 from mt.config.schema import EXPORT_FORMATS, ExportFormat, export_rules
@@ -107,21 +108,21 @@ def write_own(job: ExportJob, folder: Path) -> None:
 
 
 def export_card(job: ExportJob, export_format: ExportFormat, number_format: str) -> str:
-    """Describe the model in Markdown; each format adds its own usage."""
-    config, shape = job.config, job.config.model
+    """Describe the model in Markdown, its licence in front matter; each format adds its own usage."""
+    config, shape, facts = job.config, job.config.model, read_manifest(job.folder.root)
     software = _SOFTWARE[export_format].format(numbers=number_format)
     sections = [
-        f"# {job.title}",
-        f"A machine-translation Transformer trained with `mt`, exported for {software}.\n"
+        f"{licence_header(facts)}# {job.title}",
+        f"{origin_of(facts, 'A machine-translation Transformer trained with `mt`.')} Exported for {software}.\n"
         f"{shape.encoder_layers} encoder and {shape.decoder_layers} decoder layers, d_model {shape.d_model}, "
         f"d_ff {shape.d_ff}, {shape.n_heads} heads.",
     ]
-    if len(config.data.source_lang) > 1:
+    if len(config.data.source_lang) > 1 and "imported" not in facts:
         sections.append(f"It was trained on {', '.join(f'{s} to {t}' for s, t in config.data.pairs)}.")
-    if ours := [does for key, does in _ONLY_OURS.items() if getattr(config.decoding, key)]:
+    learned = {"restore_case": job.folder.casing.is_file(), "correct_spelling": job.folder.spelling.is_file()}
+    if ours := [does for key, does in _ONLY_OURS.items() if getattr(config.decoding, key) and learned.get(key, True)]:
         sections.append(f"Other software searches with the model only. `mt` also {', '.join(ours)}.")
-    scores = read_manifest(job.folder.root).get("scores")
-    if scores:
+    if scores := facts.get("scores"):
         sections.append(f"Scores of the model before its export on its test set, by sacreBLEU:\n\n```\n{scores}\n```")
     return "\n\n".join(sections) + "\n"
 

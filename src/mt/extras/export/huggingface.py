@@ -38,7 +38,7 @@ def write_huggingface(job: ExportJob, folder: Path, card: str) -> str:
     else:
         atomic.write_text(folder / "tokenizer.json", tokenizer_json(tokenizers, shift, config.model.source_format))
         atomic.write_json(folder / "tokenizer_config.json", tokenizer_config(tokenizers, shift, longest))
-    atomic.write_text(folder / "README.md", _card_header(config) + card + _usage(job, shift))
+    atomic.write_text(folder / "README.md", _with_header(config, card) + _usage(job, shift))
     write_own(job, folder)
     with _quiet():
         _compare_tokenizer(job, folder, shift)
@@ -111,10 +111,12 @@ def _generation_config(config: Config, shift: int) -> dict[str, Any]:
     }
 
 
-def _card_header(config: Config) -> str:
+def _with_header(config: Config, card: str) -> str:
+    """Return a card with the hub's keys in its front matter, before a licence."""
     codes = dict.fromkeys((*config.data.source_lang, *config.data.target_lang))
     languages = "\n".join(f'- "{language}"' for language in codes)
-    return f"---\nlanguage:\n{languages}\npipeline_tag: translation\nlibrary_name: transformers\ntags:\n- mt\n---\n\n"
+    keys = f"language:\n{languages}\npipeline_tag: translation\nlibrary_name: transformers\ntags:\n- mt\n"
+    return f"---\n{keys}" + (card.removeprefix("---\n") if card.startswith("---\n") else f"---\n\n{card}")
 
 
 def _compare_logits(job: ExportJob, folder: Path, shift: int) -> str:

@@ -115,11 +115,12 @@ def _megabytes(weights: Mapping[str, Tensor]) -> float:
 
 
 def _card_facts(folder: Path) -> dict[str, Any]:
-    """Return the licence in the front matter of a model card, if it says one."""
+    """Return the licence, or several, in the front matter of a model card, if it says one."""
     try:
         _, front, _ = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
         licence = yaml.safe_load(front)["license"]
-    except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError):
+    except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError, RecursionError):
         return {}
-    is_name = isinstance(licence, str) and re.fullmatch(r"[\w.+ -]{1,100}", licence)
-    return {"license": licence} if is_name else {}
+    licences = licence if isinstance(licence, list) else [licence]
+    are_names = all(isinstance(each, str) and re.fullmatch(r"\w[\w.+ -]{,99}", each) for each in licences)
+    return {"license": ", ".join(licences)} if licences and are_names else {}
