@@ -140,6 +140,19 @@ def test_a_run_that_cannot_be_looked_at_is_left_out(trained: Path, tmp_path: Pat
     assert "there is no such run" in command("runs", "show", "odd", "--runs", tmp_path, cwd=tmp_path, code=2).stderr
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that root cannot read either")
+def test_an_unreadable_run_is_listed_as_such(tiny: Path) -> None:
+    for name in ("odd", "usual"):
+        folder = tiny / "runs" / name
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text((tiny / "tiny.yaml").read_text())
+    (tiny / "runs" / "odd" / "metrics.jsonl").symlink_to("/proc/self/mem")
+    odd, usual = (run.facts() for run in mt.list_runs(tiny / "runs"))
+    assert (odd["state"], odd["steps"], odd["bleu"]) == ("unreadable", 0, None)
+    assert (usual["state"], usual["source_lang"], usual.keys()) == ("unfinished", "en", odd.keys())
+    assert "unreadable" in command("runs", cwd=tiny).stdout
+
+
 def test_a_damaged_run_is_listed_as_such(tiny: Path) -> None:
     folder = tiny / "runs" / "odd"
     folder.mkdir(parents=True)
@@ -148,7 +161,9 @@ def test_a_damaged_run_is_listed_as_such(tiny: Path) -> None:
     assert (facts["state"], facts["bleu"], facts["steps"]) == ("damaged", None, 0)
     assert "damaged" in command("runs", cwd=tiny).stdout
     (folder / "eval").mkdir()
-    for damaged in ("[]", '{"results": null}', '{"results": [1]}', '{"results": [{"method": "beam", "bleu": "x"}]}'):
+    score = {"method": "beam", "target_lang": "xx", "bleu": 1.0}
+    scores = ["x", 1, {"method": "beam", "bleu": "x"}, {**score, "bleu_low": 0.5}, {**score, "bleu_high": 2.0}]
+    for damaged in ("[]", '{"results": null}', *(json.dumps({"results": [each]}) for each in scores)):
         (folder / "eval" / "test.json").write_text(damaged)
         assert mt.list_runs(tiny / "runs")[0].bleu is None
         command("runs", "show", "odd", cwd=tiny)

@@ -1,5 +1,6 @@
 """Runs: their state, scores and history, read from the run folder."""
 
+import contextlib
 import json
 import os
 from dataclasses import dataclass
@@ -110,12 +111,19 @@ class Run:
         return load(self.path, **options)
 
     def facts(self) -> dict[str, Any]:
-        """Return what a table of runs shows; values of damaged files are None.
+        """Return what a table of runs shows; values of damaged files, and of a run that cannot be read, are None.
 
         Returns:
-            name, state (finished, unfinished or damaged), source_lang (a list of several), target_langs, bleu, steps,
-            megabytes (of the model folder) and time (of its last change, in seconds since the epoch).
+            name, state (finished, unfinished, damaged or unreadable), source_lang (a list of several), target_langs,
+            bleu, steps, megabytes (of the model folder) and time (of its last change, in seconds since the epoch).
         """
+        facts: dict[str, Any] = {"name": self.name, "state": "unreadable", "source_lang": None, "target_langs": []}
+        facts |= {"bleu": None, "steps": 0, "megabytes": None, "time": self.path.stat().st_mtime}
+        with contextlib.suppress(OSError):  # of another user, in a shared folder
+            facts |= self._read_facts()
+        return facts
+
+    def _read_facts(self) -> dict[str, Any]:
         try:
             data = self.config["data"]
             state = "finished" if self.is_finished else "unfinished"
@@ -125,7 +133,6 @@ class Run:
         newest = self._dir.model.manifest if self.is_finished else self._dir.metrics
         model = sum(path.stat().st_size for path in self.model.rglob("*") if path.is_file())
         return {
-            "name": self.name,
             "state": state,
             "source_lang": data.get("source_lang"),
             "target_langs": [languages] if isinstance(languages, str) else list(languages),
@@ -165,6 +172,5 @@ def _is_run(path: Path) -> bool:
 
 def _is_score(value: Any) -> bool:
     named = isinstance(value, dict) and isinstance(value["method"], str) and isinstance(value["target_lang"], str)
-    return named and all(
-        isinstance(value.get(key, 0.0), float | int | None) for key in ("bleu", "bleu_low", "bleu_high")
-    )
+    numbers = [value.get(key) for key in ("bleu", "bleu_low", "bleu_high")] if named else []
+    return named and all(isinstance(each, float | int | None) for each in numbers) and numbers[1:].count(None) != 1
