@@ -73,6 +73,8 @@ def main() -> None:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     # An exception, so that unfinished output is removed, as at Ctrl-C. `train` and `serve` have handlers of their own.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+        signal.signal(signal.SIGHUP, _hang_up)
     for stream in (sys.stdout, sys.stderr):  # UTF-8 whatever the locale, and the same bytes on Windows
         stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")  # type: ignore[union-attr]
     try:
@@ -90,6 +92,11 @@ def main() -> None:
         with contextlib.suppress(OSError):  # stderr may be closed; the exit code still reports the failure
             print(harmless(f"mt: {known}"), file=sys.stderr)
         sys.exit(known.exit_code)
+
+
+def _hang_up(*_: object) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the kernel and the shell send one each
+    sys.exit(129)
 
 
 def _end_with_parent() -> None:

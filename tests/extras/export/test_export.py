@@ -231,7 +231,12 @@ def test_only_the_models_own_language_tags_are_exported(two_languages: Path, tmp
     assert "needs the tag <2yy> before each text" in output
 
 
-def test_a_terminated_export_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "ignored", "code"),
+    [(signal.SIGTERM, False, 143), (signal.SIGHUP, False, 129), (signal.SIGTERM, True, 143)],
+    ids=["SIGTERM", "SIGHUP", "nohup"],
+)
+def test_a_terminated_export_leaves_nothing(tmp_path: Path, number: int, ignored: bool, code: int) -> None:
     program = """
 import sys, time
 from pathlib import Path
@@ -246,11 +251,18 @@ def hang():
 sys.argv = ["mt", "hang"]
 cli.main()
 """
-    process = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdout=subprocess.PIPE)
+    command = [sys.executable, "-c", program]
+    if ignored:
+        command = ["/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *command]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"inside\n"
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 143
+    if ignored:
+        process.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+    process.send_signal(number)
+    assert process.wait(30) == code
     assert list((tmp_path / "a").iterdir()) == []
 
 
