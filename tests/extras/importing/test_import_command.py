@@ -1,6 +1,7 @@
 """`mt import`: the round trip with our own export, fine-tuning, model cards, and folders that are refused."""
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -147,6 +148,11 @@ def _onnx(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "encoder.onnx")
 
 
+def _index(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": "abc"}')
+
+
 def _cut(folder: Path) -> None:
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
@@ -198,6 +204,7 @@ BAD = {
     "no-spm": (_without("target.spm"), "target.spm: no such file"),
     "no-weights": (_without("model.safetensors"), "it has no model.safetensors name a complete folder"),
     "onnx": (_onnx, "it has no model.safetensors name the model that the ONNX files were made of"),
+    "index": (_index, "index.json: it has no weight_map copy or download it again"),
     "damaged": (lambda folder: (folder / "model.safetensors").write_bytes(b"abc"), "not a safetensors file"),
     "cut": (_cut, "copy or download it again"),
     "not-spm": (lambda folder: (folder / "source.spm").write_bytes(b"abc"), "source.spm: not a SentencePiece model"),
@@ -212,16 +219,28 @@ def test_folders_that_are_refused(tmp_path: Path, name: str) -> None:
     assert message in refused(tmp_path / "theirs")
 
 
-def test_pickled_weights_are_refused_with_the_command_that_converts_them(tmp_path: Path) -> None:
-    theirs = marian(tmp_path / "theirs")
-    (tmp_path / "theirs" / "model.safetensors").unlink()
-    torch.save(theirs.state_dict(), tmp_path / "theirs" / "pytorch_model.bin")
-    done = mt("import", "theirs", "--output", "out", cwd=tmp_path, code=2)
+def test_pickled_weights_are_refused_with_the_command_that_converts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "her's é"
+    theirs = marian(tmp_path / name)
+    (tmp_path / name / "model.safetensors").unlink()
+    torch.save(theirs.state_dict(), tmp_path / name / "pytorch_model.bin")
+    done = mt("import", name, "--output", "out", cwd=tmp_path, code=2)
     assert "pytorch_model.bin: this format can run code when it is read, so it is refused" in done.stderr
-    command = done.stderr[done.stderr.index("python -c ") :].strip().rstrip(".")
-    namespace: dict[str, object] = {}
-    exec(command.split('"')[1].replace("'theirs'", repr(str(tmp_path / "theirs"))), namespace)
-    mt("import", "theirs", "--output", "out", cwd=tmp_path)
+    program = shlex.split(done.stderr[done.stderr.index("python -c ") :])[2]
+    monkeypatch.chdir(tmp_path)
+    exec(program, {})
+    mt("import", name, "--output", "out", cwd=tmp_path)
+
+
+def test_a_model_of_many_positions_and_a_card_that_cannot_be_read(tmp_path: Path) -> None:
+    marian(tmp_path / "theirs", max_position_embeddings=5000)
+    (tmp_path / "theirs" / "README.md").write_text(f"---\nlicense: {'[' * 5000}\n---\n")
+    mt_api.import_model(tmp_path / "theirs", tmp_path / "ours")
+    config = read_config(ModelDir(tmp_path / "ours"))
+    assert (config.data.max_length, config.training.max_tokens) == (5000, 5000)
+    assert "names no licence" in (tmp_path / "ours" / "README.md").read_text()
 
 
 def test_languages_must_be_known(tmp_path: Path) -> None:

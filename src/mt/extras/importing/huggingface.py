@@ -91,12 +91,14 @@ def make_plan(
     if not vocabulary.shared:
         sizes[1] = _integer(folder, theirs, "decoder_vocab_size")
     tokenizers, tokenizer_kind, rows = vocabulary.tokenizers(start, (sizes[0], sizes[1]))
+    positions = _integer(folder, theirs, "max_position_embeddings")
     tree = {
         "name": name,
-        "data": _data_section(folder, sources, targets, _integer(folder, theirs, "max_position_embeddings")),
+        "data": _data_section(folder, sources, targets, positions),
         "tokenizer": {"type": tokenizer_kind, "shared": vocabulary.shared, "vocab_size": max(300, len(rows[0]))},
         "model": model,
         "decoding": _decoding_section(folder, theirs),
+        "training": {"max_tokens": max(4096, positions)},  # a batch holds the longest sentence
     }
     tied = bool(theirs.get("tie_word_embeddings", True))
     one_matrix = vocabulary.shared and bool(theirs.get("share_encoder_decoder_embeddings", True))

@@ -1,6 +1,9 @@
 """Weights of other software by name, and the safetensors files of a Hugging Face folder."""
 
 import json
+import os
+import shlex
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +16,13 @@ from mt.errors import InputError
 
 COPY_AGAIN = "copy or download it again"
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "checkpoint.pt")
-_CONVERSION = (
-    'python -c "from transformers import AutoModelForSeq2SeqLM as M; '
-    "M.from_pretrained('{folder}').save_pretrained('{folder}')\""
-)
+
+
+def _conversion(folder: Path) -> str:
+    """Return the command that converts a folder's weights, quoted for a shell."""
+    path = json.dumps(str(folder), ensure_ascii=False)  # also a literal of Python
+    program = f"from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained({path}).save_pretrained({path})"
+    return f"python -c {subprocess.list2cmdline([program]) if os.name == 'nt' else shlex.quote(program)}"
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -70,15 +76,17 @@ def open_safetensors(folder: Path) -> Tensors:
     if single.is_file():
         files = [single]
     elif index.is_file():
-        names = set(map(str, dict(read_json(index).get("weight_map") or {}).values()))
-        files = [folder / Path(name).name for name in sorted(names)]
+        by_tensor = read_json(index).get("weight_map")
+        if not isinstance(by_tensor, dict):
+            raise InputError(f"{index}: it has no weight_map", COPY_AGAIN)
+        files = [folder / Path(name).name for name in sorted(set(map(str, by_tensor.values())))]
     else:
         pickled = next((name for name in _PICKLED if (folder / name).is_file()), None)
         if pickled is None:
             is_onnx = next(folder.glob("*.onnx"), None) is not None
             hint = "name the model that the ONNX files were made of" if is_onnx else "name a complete folder"
             raise InputError(f"{folder}: it has no model.safetensors", hint)
-        hint = f"if you trust it, convert it: {_CONVERSION.format(folder=folder)}"
+        hint = f"if you trust it, convert it: {_conversion(folder)}"
         raise InputError(f"{folder / pickled}: this format can run code when it is read, so it is refused", hint)
     tensors: dict[str, Tensor] = {}
     for path in files:
