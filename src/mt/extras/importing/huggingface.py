@@ -125,8 +125,17 @@ def own_plan(folder: Path, in_one_matrix: bool = False, sines_first: bool = True
     if in_one_matrix and not (config.model.tie_embeddings and tokenizers.shared):  # the target's rows follow
         target = target + len(source)
         sizes = sum(sizes), sum(sizes)
-    kind = {"tied": config.model.tie_embeddings, "one_matrix": tokenizers.shared or in_one_matrix}
-    return Plan(config, tokenizers, source, target, sizes, **kind, sines_first=sines_first, exact=True)
+    return Plan(
+        config,
+        tokenizers,
+        source,
+        target,
+        sizes,
+        tied=config.model.tie_embeddings,
+        one_matrix=tokenizers.shared or in_one_matrix,
+        sines_first=sines_first,
+        exact=True,
+    )
 
 
 def _validated(folder: Path, tree: dict[str, Any]) -> Config:
@@ -256,4 +265,4 @@ def _refuse_other_language(folder: Path, own: str | None, given: Sequence[str]) 
     if own and base_language(own) in LANGUAGE_NAMES:
         for code in given:
             if written_as(code) != written_as(own):
-                raise InputError(f"{folder}: it does not know the language {code}", f"its own one is {own}")
+                raise InputError(f"{folder}: it does not know the language {code}", f"it knows {own}")
