@@ -91,6 +91,12 @@ def translations(folder: Path, lines: list[str], **options: object) -> list[str]
 # CTranslate2 ----------------------------------------------------------------------------------------------------------
 
 
+def test_the_readme_names_what_only_mt_does(trained: Path, tmp_path: Path) -> None:
+    mt("export", "ctranslate2", "--model", "runs/tiny", "--output", str(tmp_path / "out"), cwd=trained)
+    does = "restores the usual case of text in capitals, corrects spelling, keeps URLs and code."
+    assert f"`mt` also {does}" in (tmp_path / "out" / "README.md").read_text()
+
+
 @pytest.mark.parametrize("quantization", ["float32", "float16", "int8"])
 def test_a_plain_folder_translates(here: Path, run: RunDir, quantization: str) -> None:
     output = exported(here, "--quantization", quantization, "--max-loss", "100")
@@ -100,7 +106,7 @@ def test_a_plain_folder_translates(here: Path, run: RunDir, quantization: str) -
     }
     assert json.loads((here / "out" / "MANIFEST.json").read_text())["export"] == "ctranslate2"
     readme = (here / "out" / "README.md").read_text()
-    assert "`mt` also restores the usual case" in readme
+    assert "`mt` also keeps URLs and code." in readme  # this folder has no words for the other two
     assert "ends in a loop" not in readme  # which the configuration turns off
     lines, references = (lines_of(run.text_file("valid", side)) for side in ("source", "target"))
     exact, found = (
