@@ -49,15 +49,8 @@ def synthesize(
     from mt.storage.manifest import learned_files, read_manifest
     from mt.storage.output_path import require_writable
 
-    check_text(tag)
     request = request or SearchRequest.of(search, 1 if n_best is None else n_best)
-    if tag != tag.strip() or len(tag.split()) > 1:
-        raise InputError(f"{request.name('tag')}: {tag!r} is not one word")
-    if references is None and n_best is not None:
-        raise InputError("n_best belongs to references", "give both, or neither")
-    if references is not None and n_best is None and request.sampling is not None:
-        message = f"{request.name('sample')} with references needs the number of translations to draw"
-        raise InputError(message, f"add {request.name('n_best')} N")
+    _check_arguments(request, tag, references is not None, n_best)
     require_writable(Path(output), "--output")
     folders = find_models(model, runs)
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
@@ -73,3 +66,15 @@ def synthesize(
     model_key = [opened.engine, *filter(None, (source_lang,)), translator.target_lang, *weights]
     closest_to = None if references is None else Path(references)
     return write(translator, options, Path(source), Path(output), model_key, tag, references=closest_to)
+
+
+def _check_arguments(request: SearchRequest, tag: str, has_references: bool, n_best: int | None) -> None:
+    """Refuse a tag that is not one word, and a number of translations that contradicts the other arguments."""
+    check_text(tag)
+    if tag != tag.strip() or len(tag.split()) > 1:
+        raise InputError(f"{request.name('tag')}: {tag!r} is not one word")
+    if not has_references and n_best is not None:
+        raise InputError("n_best belongs to references", "give both, or neither")
+    if has_references and n_best is None and request.sampling is not None:
+        message = f"{request.name('sample')} with references needs the number of translations to draw"
+        raise InputError(message, f"add {request.name('n_best')} N")

@@ -21,10 +21,10 @@ class AdamW(torch.optim.AdamW):
     step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
 
 
-def _use_bookkeeping_as_it_is() -> None:
+def _skip_dynamo_in_bookkeeping() -> None:
     for method in vars(torch.optim.Optimizer).values():
         if plain := getattr(method, "__wrapped__", None):
             vars(plain).setdefault("__dynamo_disable", plain)
 
 
-_use_bookkeeping_as_it_is()
+_skip_dynamo_in_bookkeeping()

@@ -1,4 +1,4 @@
-"""What steps cost, and the cores and the order in which several at once share a machine."""
+"""The cost of steps, the cores of each, and the time until several at once are done."""
 
 import os
 from collections.abc import Mapping
