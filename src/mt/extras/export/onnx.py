@@ -202,7 +202,8 @@ def translate(texts):
         if all(config["eos"] in row for row in np.array(found).T):
             break
     rows = (list(row) + [config["eos"]] for row in np.array(found).T)
-    return [DECODED for row in rows]
+    found = [DECODED for row in rows]
+    return [text.replace(" \\ufffd", "").replace("\\ufffd", "") for text in found]  # without stray bytes
 
 
 print(translate(["@"]))
