@@ -5,6 +5,7 @@ shifts every pair after it.
 """
 
 import unicodedata
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,9 +19,7 @@ from mt.errors import InputError
 from mt.text.compressed import open_bytes
 
 _MAX_LINE = 2**24  # bytes
-_BOM = b"\xef\xbb\xbf"
 _ARCHIVES = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
-_UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def decode_lines(
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         if number == 1:
             file_start = line[:6]
-            line = line.removeprefix(_BOM)
+            line = line.removeprefix(BOM_UTF8)
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -93,7 +92,7 @@ def _encoding_hint(file_start: bytes) -> str:
     archive = next((kind for magic, kind in _ARCHIVES.items() if file_start.startswith(magic)), None)
     if archive is not None:
         return f"this looks like a {archive} file: unpack it, or name it .gz, .xz or .zst if it is one of these"
-    encoding = "utf-16" if file_start.startswith(_UTF_16_BOMS) else "latin1"
+    encoding = "utf-16" if file_start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "latin1"
     return f"convert the file to UTF-8, for example with `iconv -f {encoding} -t utf-8`"
 
 
