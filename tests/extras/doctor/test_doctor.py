@@ -34,7 +34,7 @@ from mt.extras.doctor.bitexts import bitexts_of
 from mt.extras.doctor.characters import mojibake, suspicious_characters
 from mt.extras.doctor.check import CorpusReport, Finding, check_corpus
 from mt.extras.doctor.consistency import number_mismatch
-from mt.extras.doctor.examples import Findings
+from mt.extras.doctor.findings import Findings
 from mt.extras.doctor.rules import PAIR_RULES, TEXT_RULES, FindingRule
 from mt.extras.doctor.scripts import foreign_letters, scripts_of
 from mt.extras.doctor.statistics import collect_statistics

@@ -15,7 +15,7 @@ from mt.config.loading import as_yaml
 from mt.data.corpus import line_texts
 from mt.extras.doctor.check import CorpusReport, Finding
 from mt.extras.doctor.clean import dropping_rules
-from mt.extras.doctor.examples import Example
+from mt.extras.doctor.findings import Example
 from mt.extras.doctor.rules import BIT, DROPPABLE, ERROR, NOTE, PAIR_RULES, PREVENTING, WARNING, FindingRule
 
 _WEIGHTS = {ERROR: 100.0, WARNING: 1.0, NOTE: 0.01}

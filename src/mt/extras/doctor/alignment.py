@@ -15,7 +15,7 @@ import numpy as np
 
 from mt.data.lexicon import Array, Lexicon, Side, learn_lexicon
 from mt.data.token_store import ranges
-from mt.extras.doctor.pair_evidence import density_ratios
+from mt.extras.doctor.pair_evidence import log_density_ratio
 
 # Source and target lines of a step, and the logarithm of its prior to that of one to one: near Gale and Church's table
 # 5 for lines left out, and rarer merges, chosen on validation text.
@@ -139,15 +139,8 @@ class _Aligner:
         """Return the evidence as the known pairs of lines (P, 2), and pairs of lines far apart, have it."""
         far = np.stack([known[:, 0], np.roll(known[:, 1], _UNRELATED)], axis=1)
         right, unrelated = (self._features(pairs) for pairs in (known, far))
-        tables = [density_ratios(a, b) for a, b in zip(right, unrelated, strict=True)]
-
-        def evidence(gains: Array, deviations: Array) -> Array:
-            total: Array = np.zeros(np.broadcast(gains, deviations).shape)
-            for (edges, ratios), values in zip(tables, (gains, deviations), strict=True):
-                total = total + ratios[np.searchsorted(edges, values, side="right")]
-            return np.clip(total, -_BOUND, _BOUND)
-
-        return evidence
+        of_gain, of_deviation = map(log_density_ratio, right, unrelated)
+        return lambda gains, deviations: np.clip(of_gain(gains) + of_deviation(deviations), -_BOUND, _BOUND)
 
     def _features(self, pairs: Array) -> tuple[Array, Array]:
         gains = np.array([self._line_gains([i], j, j + 1)[0] for i, j in pairs.tolist()])

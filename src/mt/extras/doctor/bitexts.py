@@ -14,7 +14,7 @@ from mt.data.paired_texts import LineText, read_texts
 from mt.errors import InputError
 from mt.extras.doctor.align_files import parting_line
 from mt.extras.doctor.alignment import Link
-from mt.extras.doctor.examples import Example, Findings, Location
+from mt.extras.doctor.findings import Example, Findings, Location
 from mt.extras.doctor.misalignment import SEGMENT, Block, unpaired_lines
 from mt.extras.doctor.repair import repaired
 from mt.extras.doctor.scripts import scripts_of

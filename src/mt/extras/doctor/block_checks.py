@@ -15,7 +15,7 @@ from mt.data.corpus import line_texts
 from mt.extras.doctor.align_files import line_links
 from mt.extras.doctor.bitexts import Bitext, read_bitext
 from mt.extras.doctor.checker import workers_for
-from mt.extras.doctor.examples import Example, Findings
+from mt.extras.doctor.findings import Example, Findings
 from mt.extras.doctor.language_blocks import LanguageBlock, language_blocks
 from mt.extras.doctor.misalignment import SEGMENT, Block, misaligned_blocks
 from mt.extras.doctor.position_map import PositionMap

@@ -15,7 +15,7 @@ from mt.extras.doctor.bitexts import bitexts_of
 from mt.extras.doctor.block_checks import check_blocks, with_blocks
 from mt.extras.doctor.checker import check_pairs
 from mt.extras.doctor.coverage import Coverage, measure_coverage
-from mt.extras.doctor.examples import Example, Findings
+from mt.extras.doctor.findings import Example, Findings
 from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.position_map import PositionMap
 from mt.extras.doctor.rules import BIT, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, FindingRule

@@ -14,8 +14,7 @@ from mt.console import progress
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, RawPair, read_bitext
 from mt.extras.doctor.characters import excerpt
-from mt.extras.doctor.chunks import Chunk, ChunkResult, Criteria
-from mt.extras.doctor.examples import Example, Findings, Location
+from mt.extras.doctor.findings import Chunk, ChunkResult, Criteria, Example, Findings, Location
 from mt.extras.doctor.overlaps import HeldOutIndex, RepetitionFinder
 from mt.extras.doctor.pair_checks import check_chunk
 from mt.extras.doctor.pair_scores import PairScores

@@ -15,8 +15,7 @@ from itertools import islice, pairwise
 import numpy as np
 
 from mt.data.lexicon import Array, Side
-from mt.extras.doctor.moved_blocks import likely_shifts, repeated_from
-from mt.extras.doctor.pair_evidence import PairEvidence
+from mt.extras.doctor.pair_evidence import PairEvidence, likely_shifts, repeated_from
 
 SEGMENT = 200_000  # pairs in memory together; no block reaches from one segment into the next
 _SHIFTS = tuple(range(-3, 4))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.duplicates import HashPartitions
-from mt.extras.doctor.chunks import ChunkResult
+from mt.extras.doctor.findings import ChunkResult
 from mt.extras.doctor.word_hashes import Hashes, mixed
 
 _MIN_WORDS, _MAX_WORDS = 9, 250  # of a target that is compared without one word: one of nine may differ

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.duplicates import HashPartitions
-from mt.extras.doctor.chunks import HASHES, Chunk, ChunkResult
+from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult
 from mt.extras.doctor.near_copies import NearCopyIndex
 from mt.extras.doctor.near_duplicates import NearDuplicateFinder
 from mt.extras.doctor.rules import BIT

@@ -15,9 +15,8 @@ from mt.data.corpus import Pair, one_line
 from mt.data.token_store import sentence_tokens
 from mt.data.tokenizer_kinds import read_tokenizer
 from mt.extras.doctor.characters import markup, mojibake, suspicious_characters
-from mt.extras.doctor.chunks import HASHES, Chunk, ChunkResult, Criteria
 from mt.extras.doctor.consistency import end_mismatch, number_mismatch
-from mt.extras.doctor.examples import Examples
+from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult, Criteria, Examples
 from mt.extras.doctor.line_languages import other_languages
 from mt.extras.doctor.repair import REPAIRABLE, repaired
 from mt.extras.doctor.rules import BIT

@@ -15,8 +15,7 @@ from mt.data.tokenizer import TokenizerPair
 from mt.data.tokenizer_kinds import train_tokenizer
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, check_bytes, read_bitext
-from mt.extras.doctor.chunks import Criteria
-from mt.extras.doctor.examples import Findings
+from mt.extras.doctor.findings import Criteria, Findings
 from mt.extras.doctor.line_languages import undetectable
 from mt.extras.doctor.scripts import scripts_of
 from mt.extras.doctor.templates import frequent_words
