@@ -107,7 +107,7 @@ def clean_corpus(
     if judged is not None:
         from mt.extras.doctor.html_report import scores_page
 
-        pages["scores.html"] = scores_page(judged.values, judged.sources, judged.threshold)
+        pages["scores.html"] = scores_page(judged)
     return write_clean(report, folder, rules, pages)
 
 

@@ -188,8 +188,7 @@ def score(
     options: dict[str, Any] = {"device": device, "runs": runs, "embeddings": embeddings, "overrides": overrides}
     options |= {} if trains else {"forward": list(forward), "backward": list(backward)}
     summary = score_corpus(config, output, **options)
-    scores = load_scores(output)
-    atomic.write_text(output / "scores.html", scores_page(scores.values, scores.sources, scores.threshold))
+    atomic.write_text(output / "scores.html", scores_page(load_scores(output)))
     print_result(score_table(summary))
     log.info(
         "next: mt data clean %s --scores %s --output cleaned", in_words(config, overrides), shlex.quote(str(output))

@@ -15,7 +15,7 @@ from mt.config.loading import as_yaml
 from mt.data.corpus import line_texts
 from mt.extras.doctor.check import CorpusReport, Finding
 from mt.extras.doctor.clean import dropping_rules
-from mt.extras.doctor.findings import Example
+from mt.extras.doctor.findings import SPLITS, Example
 from mt.extras.doctor.rules import BIT, DROPPABLE, ERROR, NOTE, PAIR_RULES, PREVENTING, WARNING, FindingRule
 
 _WEIGHTS = {ERROR: 100.0, WARNING: 1.0, NOTE: 0.01}
@@ -73,7 +73,7 @@ def ranked(report: CorpusReport) -> list[Finding]:
     )
 
 
-def harm(report: CorpusReport, finding: Finding, splits: Sequence[str] = ("train", "valid", "test")) -> float:
+def harm(report: CorpusReport, finding: Finding, splits: Sequence[str] = SPLITS) -> float:
     """Return the harm of a finding; training pairs that training drops by itself do none."""
     rule, sizes, total = finding.rule, report.pairs, 0.0
     for split in splits:

@@ -14,14 +14,12 @@ from mt.data.paired_texts import LineText, read_texts
 from mt.errors import InputError
 from mt.extras.doctor.align_files import parting_line
 from mt.extras.doctor.alignment import Link
-from mt.extras.doctor.findings import Example, Findings, Location
+from mt.extras.doctor.findings import SPLITS, Example, Findings, Location
 from mt.extras.doctor.misalignment import SEGMENT, Block, unpaired_lines
 from mt.extras.doctor.repair import repaired
 from mt.extras.doctor.scripts import scripts_of
 from mt.text.compressed import open_bytes
 from mt.text.lines import IssueHandler, TextIssue, raw_lines, refuse_pipe
-
-SPLITS = ("test", "valid", "train")  # in reading order: held-out text before the training text it must not be in
 
 MIN_SCORE = -3.0  # of linked lines that are a pair
 
@@ -118,9 +116,10 @@ class Bitext:
 def bitexts_of(data: DataConfig, repair: bool = False) -> list[Bitext]:
     """Return all sources of a configuration, those of the training text to be repaired or not.
 
-    A split taken from the training text has none. Raises InputError for a pipe.
+    Held-out text is before the training text that it must not be in. A split taken from that has none. Raises
+    InputError for a pipe.
     """
-    sources = ((split, getattr(data, split)) for split in SPLITS)
+    sources = ((split, getattr(data, split)) for split in reversed(SPLITS))
     own = ((split, each) for split, each in sources if isinstance(each, tuple))
     bitexts = [
         Bitext(split, number, source, data, repair and split == "train")

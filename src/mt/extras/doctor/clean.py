@@ -86,7 +86,7 @@ def write_clean(
     if not np.any(masks == 0):
         raise InputError("data.train: no pair would be left", "see `mt data check`, and --keep some of them")
     check_output(output, report.config.data)
-    bitexts = [one.bitext for one in report.statistics if one.bitext.split == "train"]
+    bitexts = [one.bitext for one in report.training]
     with atomic.new_folder(output, made_by=_MADE_BY) as partial:
         counts, repairs = _write_pairs(bitexts, masks, partial)
         for name, text in pages.items():

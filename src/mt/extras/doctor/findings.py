@@ -11,6 +11,8 @@ from mt.extras.doctor.characters import excerpt
 from mt.extras.doctor.word_hashes import Hashes, Words
 from mt.text.languages import base_language
 
+SPLITS = ("train", "valid", "test")
+
 # Hashes of a pair and of its sides; then of their letters alone, where 0 means too few letters to compare.
 HASHES = np.dtype([(name, np.uint64) for name in ("pair", "source", "target", "letters", "src_letters", "tgt_letters")])
 
@@ -52,7 +54,7 @@ class Examples:
     def of(self, rule: str) -> list[Example]:
         """Return the examples of a rule, those of the training text first."""
         by_split = self.by_rule.get(rule, {})
-        return [example for split in ("train", "valid", "test") for example in by_split.get(split, ())]
+        return [example for split in SPLITS for example in by_split.get(split, ())]
 
 
 class Findings:

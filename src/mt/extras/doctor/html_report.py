@@ -2,19 +2,18 @@
 
 import html
 import re
-from collections.abc import Sequence
 from importlib.resources import files
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mt.extras.doctor.actions import Action, CorpusVerdict, judge, ranked
 from mt.extras.doctor.check import CorpusReport, Finding
+from mt.extras.doctor.findings import SPLITS
 from mt.extras.doctor.map_figure import maps, score_distribution
+from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.text_report import (
     COVERAGE_HEADER,
-    SPLITS,
     coverage_rows,
     explanation,
     severity_counts,
@@ -59,10 +58,6 @@ def _action(action: Action) -> str:
     return f'<li><b>{title}</b><p class="command"><code>{command}</code>{button}</p><p>{gain}.</p></li>'
 
 
-def _badge(severity: str) -> str:
-    return f'<span class="badge {severity}">{severity}</span>'
-
-
 def _findings(report: CorpusReport) -> str:
     shares = [finding.counts.get("train", 0) / (finding.checked.get("train") or inf) for finding in ranked(report)]
     most = max(shares, default=0) or 1
@@ -72,15 +67,14 @@ def _findings(report: CorpusReport) -> str:
 def _scores(report: CorpusReport) -> str:
     if report.scores is None:
         return ""
-    training = (one for one in report.statistics if one.bitext.split == "train")
-    sources = [(one.bitext.files[0], one.pairs) for one in training]
-    return score_distribution(report.scores, sources, report.min_score)
+    sources = [(one.bitext.files[0], one.pairs) for one in report.training]
+    return score_distribution(report.scores.values, sources, report.scores.threshold)
 
 
-def scores_page(scores: NDArray[np.float32], sources: Sequence[tuple[str, int]], threshold: float | None) -> str:
-    """Return a page with the distribution of scores (N,) in each source, a name and its pairs."""
-    sections = [("Distribution", score_distribution(scores, sources, threshold))]
-    return page("scores", "Scores", f"{len(scores):,} training pairs", "", sections)
+def scores_page(scores: PairScores) -> str:
+    """Return a page with the distribution of scores in each source."""
+    sections = [("Distribution", score_distribution(scores.values, scores.sources, scores.threshold))]
+    return page("scores", "Scores", f"{len(scores.values):,} training pairs", "", sections)
 
 
 def _texts(report: CorpusReport) -> str:
@@ -88,7 +82,7 @@ def _texts(report: CorpusReport) -> str:
     if report.coverage is not None:
         tables += table(COVERAGE_HEADER, coverage_rows(report), "numbers")
         tables += f"<p>Tokenizer: {html.escape(report.coverage.tokenizer)}.</p>"
-    pairs = [pair for one in report.statistics if one.bitext.split == "train" for _, pair in one.sample]
+    pairs = [pair for one in report.training for _, pair in one.sample]
     if not pairs:
         return tables
     sides = [np.array([len(pair[side]) for pair in pairs]) for side in (0, 1)]
@@ -111,7 +105,8 @@ def _details(report: CorpusReport, finding: Finding, bar: float) -> str:
     held_out = [f"{finding.counts[split]:,} in {split}" for split in SPLITS[1:] if finding.counts.get(split)]
     share = f'<i style="width:{100 * bar:.2f}%"></i>' if bar else ""
     return (
-        f'<details id="{rule.name}" class="finding {rule.severity}"><summary>{_badge(rule.severity)}'
+        f'<details id="{rule.name}" class="finding {rule.severity}"><summary>'
+        f'<span class="badge {rule.severity}">{rule.severity}</span>'
         f'<span class="what"><b>{html.escape(rule.name)}</b>{html.escape(title)}</span>'
         f'<span class="bar">{share}</span><span class="number">{number:,} ({share_of(finding)})'
         f"<small>{', '.join(held_out)}</small></span></summary><p>{advice}</p>"

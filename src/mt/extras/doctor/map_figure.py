@@ -28,11 +28,10 @@ _ENDS = {  # of the vertical axes
 
 def maps(report: CorpusReport) -> str:
     """Draw the maps of the longest training texts, folded from the fourth on."""
-    training = [one for one in report.statistics if one.bitext.split == "train"]
-    ends = accumulate(one.pairs for one in training)
-    texts = [(one, end) for one, end in zip(enumerate(training), ends, strict=True) if one[1].pairs >= _MIN_PAIRS]
+    ends = accumulate(one.pairs for one in report.training)
+    texts = sorted(enumerate(zip(report.training, ends, strict=True)), key=lambda text: -text[1][0].pairs)
     content = ""
-    for (number, one), end in sorted(texts, key=lambda text: -text[0][1].pairs)[:_MAX_MAPS]:
+    for number, (one, end) in [text for text in texts if text[1][0].pairs >= _MIN_PAIRS][:_MAX_MAPS]:
         figure = _figure(report, report.maps[number], one.bitext.files, slice(end - one.pairs, end), f"map{number}")
         name = f"{' and '.join(dict.fromkeys(one.bitext.files))}, {one.pairs:,} pairs"
         content += details(name, figure, is_open=content.count("<figure") < _OPEN_MAPS)
@@ -55,10 +54,10 @@ def score_distribution(scores: Array, sources: Sequence[tuple[str, int]], thresh
 
 
 def _figure(report: CorpusReport, positions: PositionMap, files: tuple[str, str], pairs: slice, name: str) -> str:
-    counts, masks, scores = dict(positions.counts), report.masks[pairs], report.scores
-    if scores is not None and np.isfinite(scores[pairs]).any():
-        low, high = np.nanpercentile(scores[pairs], (1, 99)).tolist()
-        counts["score"] = positions.density(0, scores[pairs], low, high + 1e-6)
+    counts, masks = dict(positions.counts), report.masks[pairs]
+    if report.scores and np.isfinite(scores := report.scores.values[pairs]).any():
+        low, high = np.nanpercentile(scores, (1, 99)).tolist()
+        counts["score"] = positions.density(0, scores, low, high + 1e-6)
     longest = sorted(positions.blocks, key=lambda block: block.start - block.end)[:_MAX_BLOCKS]
     described = {block: block.described(*files) for block in sorted(longest, key=lambda block: block.start)}
     scale = positions.n_columns / positions.pairs

@@ -8,12 +8,12 @@ from typing import Any
 from mt.console import harmless, table
 from mt.extras.doctor.actions import dropped_by_training, judge
 from mt.extras.doctor.check import CorpusReport, Finding
+from mt.extras.doctor.findings import SPLITS
 from mt.extras.doctor.rules import SEVERITIES
 
 FINDINGS_HEADER = ("finding", "severity", "train", "share", "valid", "test")
 COVERAGE_HEADER = ("tokenizer", "sentences", "pieces per word", "characters per piece", "as bytes")
 
-SPLITS = ("train", "valid", "test")
 _FORMAT = 1  # of the JSON document; a field that changes its meaning raises it
 
 
@@ -28,7 +28,7 @@ def text_report(report: CorpusReport, config: str = "CONFIG") -> str:
     if report.findings:
         parts.append(table(FINDINGS_HEADER, [finding_row(finding) for finding in report.findings]))
         parts += ["\n".join(_details(report, finding)) for finding in report.findings]
-    parts.append(summary(report))
+    parts.append(f"{severity_counts(report)}: training would {'refuse' if report.refused else 'take'} this corpus")
     return harmless("\n\n".join(parts))
 
 
@@ -95,11 +95,6 @@ def _details(report: CorpusReport, finding: Finding) -> Iterator[str]:
         for number, location in enumerate(example.locations):
             indent, note = ("    ", "") if number else ("  ", f"  [{example.note}]" if example.note else "")
             yield f"{indent}{location.file}:{location.line}: {location.text}{note}"
-
-
-def summary(report: CorpusReport) -> str:
-    """Return the last line: the counts of findings, and whether training would take the corpus."""
-    return f"{severity_counts(report)}: training would {'refuse' if report.refused else 'take'} this corpus"
 
 
 def severity_counts(report: CorpusReport) -> str:
