@@ -3,6 +3,7 @@
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from mt.config import Config, FromTrain, is_synthetic
 from mt.console import log
 from mt.extras.doctor.bitexts import bitexts_of
 from mt.extras.doctor.block_checks import check_blocks, with_blocks
-from mt.extras.doctor.checker import check_pairs
+from mt.extras.doctor.checker import add_repetitions, check_pairs
 from mt.extras.doctor.coverage import Coverage, measure_coverage
 from mt.extras.doctor.findings import SPLITS, Example, Findings
+from mt.extras.doctor.overlaps import RepetitionFinder
 from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.position_map import PositionMap
 from mt.extras.doctor.rules import BIT, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, FindingRule
@@ -104,7 +106,9 @@ def check_corpus(
         if files is not None:
             coverage = measure_coverage(description, tokenizers, statistics, criteria, findings)
         in_blocks, maps = check_blocks(statistics, findings)
-        masks = check_pairs(statistics, criteria, findings, folder, in_blocks, dropped_for, scores, max_per_template)
+        with closing(RepetitionFinder(folder, dropped_for, max_per_template)) as finder:
+            masks = check_pairs(statistics, criteria, findings, finder, in_blocks, scores)
+            add_repetitions(statistics, findings, finder, masks, scores)
     _check_usable(config, statistics, masks, findings)
     _check_back_translations(config, statistics, findings)
     return CorpusReport(config, statistics, _collect(findings), coverage, masks, maps, scores)

@@ -1,8 +1,8 @@
 """Pairs in common with other text, and repeated pairs and sentences, found by their hashes."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from mt.extras.doctor.near_copies import NearCopyIndex
 from mt.extras.doctor.near_duplicates import NearDuplicateFinder
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.templates import MIN_FAMILY
-from mt.extras.doctor.word_hashes import positions_in
+from mt.extras.doctor.word_hashes import Words, positions_in
 
 _MIN_VARIANTS = 4  # different translations of one sentence that are reported
 _SHOWN = 4  # of them in an example
@@ -30,18 +30,27 @@ class HeldOutIndex:
     """The pairs of the validation or test text, in both directions if the corpus has them; some 500 bytes each."""
 
     def __init__(self) -> None:
-        self._hashes = np.zeros(0, HASHES)
-        self._chunks: list[tuple[int, str, list[int]]] = []  # pairs before, file, lines
-        self._order: dict[str, NDArray[np.int64]] = {}
-        self._words = NearCopyIndex()
+        self._places: list[str] = []
+        self._usable, self._words = [np.zeros(0, HASHES)], list[tuple[Words, Words]]()
 
     def add(self, chunk: Chunk, result: ChunkResult) -> None:
-        self._chunks.append((len(self._hashes), chunk.files[0], chunk.lines))
+        """Add the pairs of a chunk, before anything is looked for."""
+        self._places += [f"{chunk.files[0]}:{line}" for line in chunk.lines]
         usable = result.hashes.copy()
         usable[(result.masks & np.uint64(_DROPPED_FIRST)) > 0] = 0
-        self._words.add(result.words)
-        self._hashes = np.concatenate([self._hashes, usable])
-        self._order = {}
+        self._usable.append(usable)
+        self._words.append(result.words)
+
+    @cached_property
+    def _near_copies(self) -> NearCopyIndex:
+        return NearCopyIndex(self._words)
+
+    @cached_property
+    def _sorted(self) -> dict[str, tuple[NDArray[np.uint64], NDArray[np.int64]]]:
+        """Return the hashes of each kind in ascending order, and the pairs that have them."""
+        hashes = np.concatenate(self._usable)
+        orders = {name: np.argsort(hashes[name], kind="stable") for name in HASHES.names or ()}
+        return {name: (hashes[name][order], order) for name, order in orders.items()}
 
     def find_leaks(self, chunk: Chunk, result: ChunkResult) -> None:
         """Add the pairs of a chunk that are in this index to its result, each by its closest match only."""
@@ -50,7 +59,7 @@ class HeldOutIndex:
         exact = self._lookup("pair", hashes["pair"], candidates & (hashes["letters"] != 0))
         candidates &= exact < 0
         near = self._lookup("letters", hashes["letters"], candidates)
-        near = np.where(near < 0, self._words.find(result.words, candidates & (near < 0)), near)
+        near = np.where(near < 0, self._near_copies.find(result.words, candidates & (near < 0)), near)
         candidates &= near < 0
         source = self._lookup("src_letters", hashes["src_letters"], candidates)
         target = self._lookup("tgt_letters", hashes["tgt_letters"], candidates & (source < 0))
@@ -63,22 +72,14 @@ class HeldOutIndex:
             leaked = np.flatnonzero(matches >= 0)
             result.masks[leaked] |= np.uint64(BIT[rule])
             for index in leaked[: chunk.max_examples].tolist():
-                note = f"{relation} in {self._location(int(matches[index]))}"
+                note = f"{relation} in {self._places[matches[index]]}"
                 result.examples.add(rule, chunk.example(index, note))
 
     def _lookup(self, name: str, wanted: NDArray[np.uint64], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the index of a pair with each masked hash, or -1."""
-        if name not in self._order:
-            self._order[name] = np.argsort(self._hashes[name], kind="stable")
-        order = self._order[name]
-        if not len(order):
-            return np.full(len(wanted), -1)
-        positions = positions_in(wanted, self._hashes[name][order])
-        return np.where(mask & (wanted != 0) & (positions >= 0), order[positions], -1)
-
-    def _location(self, index: int) -> str:
-        before, file, lines = next(chunk for chunk in reversed(self._chunks) if chunk[0] <= index)
-        return f"{file}:{lines[index - before]}"
+        hashes, order = self._sorted[name]
+        positions = positions_in(wanted, hashes)
+        return np.where(mask & (wanted != 0) & (positions >= 0), np.append(order, -1)[positions], -1)
 
 
 @dataclass(frozen=True)
@@ -99,13 +100,13 @@ class Repetition:
     groups: list[Group]
 
 
-class RepetitionFinder(AbstractContextManager["RepetitionFinder"]):
+class RepetitionFinder:
     """Repeated pairs and sentences of the training text, without pairs that break a rule in `dropped_for`.
 
-    A context, since it keeps files in `folder`. Of a template, `max_per_template` pairs do not break the rule.
+    It keeps files in `folder` until `close`. Of a template, `max_per_template` pairs do not break the rule.
     """
 
-    def __init__(self, folder: Path, dropped_for: frozenset[str], max_per_template: int = 0) -> None:
+    def __init__(self, folder: Path, dropped_for: frozenset[str], max_per_template: int) -> None:
         dropped = sum(BIT[rule] for rule in dropped_for if rule not in _REPETITIONS)
         self._dropped = np.uint64(_DROPPED_FIRST | dropped)
         self._drops_near_duplicates, self._max_per_template = "near-duplicate" in dropped_for, max_per_template
@@ -113,9 +114,8 @@ class RepetitionFinder(AbstractContextManager["RepetitionFinder"]):
         self._near_duplicates, self._frames = NearDuplicateFinder(folder), HashPartitions(folder, _FRAME)
         self._pairs = 0  # added
 
-    def __exit__(self, *_: object) -> None:
-        self._near_duplicates.close()
-        for records in (*self._sides.values(), self._frames):
+    def close(self) -> None:
+        for records in (*self._sides.values(), self._frames, self._near_duplicates):
             records.close()
 
     def add(self, chunk: Chunk, result: ChunkResult) -> None:
