@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from mt.config import Config, FromTrain, is_synthetic
 from mt.console import log
 from mt.extras.doctor.bitexts import bitexts_of
-from mt.extras.doctor.block_checks import check_blocks, with_blocks
+from mt.extras.doctor.block_checks import PositionMap, check_blocks, with_blocks
 from mt.extras.doctor.checker import add_repetitions, check_pairs
 from mt.extras.doctor.coverage import Coverage, measure_coverage
 from mt.extras.doctor.findings import SPLITS, Example, Findings
 from mt.extras.doctor.overlaps import RepetitionFinder
 from mt.extras.doctor.pair_scores import PairScores
-from mt.extras.doctor.position_map import PositionMap
 from mt.extras.doctor.rules import BIT, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, FindingRule
 from mt.extras.doctor.statistics import (
     BitextStatistics,

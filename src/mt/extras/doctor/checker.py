@@ -19,7 +19,7 @@ from mt.extras.doctor.pair_checks import check_chunk
 from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.statistics import BitextStatistics
-from mt.extras.doctor.templates import common_frame
+from mt.extras.doctor.word_hashes import common_frame
 from mt.system.cpus import usable_cores
 from mt.system.workers import in_order
 
@@ -111,8 +111,8 @@ def _exchanged(chunk: Chunk, criteria: dict[str, Criteria]) -> Iterator[Chunk]:
 def _add_result(findings: Findings, chunk: Chunk, result: ChunkResult) -> None:
     for rule, bit in BIT.items():
         findings.counts[rule][chunk.split] += int(np.count_nonzero(result.masks & np.uint64(bit)))
-    for rule in result.examples.by_rule:
-        findings.examples.add(rule, *result.examples.of(rule))
+    for (rule, _), examples in result.examples.found.items():
+        findings.examples.add(rule, *examples)
     if chunk.split == "train":
         findings.repairable.update(result.repairable)
     findings.pairs[chunk.split] += len(chunk.pairs)

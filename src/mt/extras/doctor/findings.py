@@ -40,21 +40,20 @@ class Examples:
     """The first `limit` examples of each rule in each split."""
 
     limit: int
-    by_rule: dict[str, dict[str, list[Example]]] = field(default_factory=dict)
+    found: defaultdict[tuple[str, str], list[Example]] = field(default_factory=lambda: defaultdict(list))
 
     def wants(self, rule: str, split: str) -> bool:
-        return len(self.by_rule.get(rule, {}).get(split, ())) < self.limit
+        return len(self.found[rule, split]) < self.limit
 
     def add(self, rule: str, *examples: Example) -> None:
         """Add examples up to the limit."""
         for example in examples:
             if self.wants(rule, example.split):
-                self.by_rule.setdefault(rule, {}).setdefault(example.split, []).append(example)
+                self.found[rule, example.split].append(example)
 
     def of(self, rule: str) -> list[Example]:
         """Return the examples of a rule, those of the training text first."""
-        by_split = self.by_rule.get(rule, {})
-        return [example for split in SPLITS for example in by_split.get(split, ())]
+        return [example for split in SPLITS for example in self.found[rule, split]]
 
 
 class Findings:
@@ -123,4 +122,4 @@ class ChunkResult:
     words: tuple[Words, Words]  # of N sentences each
     frames: Hashes  # of the templates that pairs could belong to, or 0 (N,)
     examples: Examples
-    repairable: Counter[str] = field(default_factory=Counter)  # pairs by rule that a repair would do away with
+    repairable: Counter[str]  # pairs by rule that a repair would do away with

@@ -11,8 +11,8 @@ from matplotlib.image import imsave
 
 from mt.data.lexicon import Array
 from mt.extras.doctor.actions import ranked
+from mt.extras.doctor.block_checks import BINS, PositionMap
 from mt.extras.doctor.check import CorpusReport
-from mt.extras.doctor.position_map import BINS, PositionMap
 from mt.extras.doctor.rules import BIT
 from mt.extras.reporting.charts import histogram
 from mt.extras.reporting.html import details, figures, listing

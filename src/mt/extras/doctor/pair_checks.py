@@ -1,6 +1,7 @@
 """Checks of single pairs, run in worker processes."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from hashlib import blake2b
@@ -21,8 +22,7 @@ from mt.extras.doctor.line_languages import other_languages
 from mt.extras.doctor.repair import REPAIRABLE, repaired
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.scripts import foreign_letters
-from mt.extras.doctor.templates import frame_hashes
-from mt.extras.doctor.word_hashes import hash_words
+from mt.extras.doctor.word_hashes import frame_hashes, hash_words
 from mt.text.lines import nfc
 
 PairIssue = tuple[str, str, int | None, int]  # rule, note, side (None for both), position
@@ -41,16 +41,14 @@ def check_chunk(chunk: Chunk) -> ChunkResult:
     pairs = [(one_line(src), one_line(tgt)) for src, tgt in chunk.pairs]
     target_lang = chunk.criteria.languages[1]
     words = hash_words([src for src, _ in pairs]), hash_words([tgt for _, tgt in pairs], target_lang)
-    frames = frame_hashes(words, chunk.criteria.frequent)
-    result = ChunkResult(np.zeros(0, np.uint64), np.zeros(0, HASHES), words, frames, Examples(chunk.max_examples))
-    digests = []
+    examples, repairable, digests = Examples(chunk.max_examples), Counter[str](), []
 
     def add(index: int, issue: PairIssue) -> None:
         rule, note, side, position = issue
         if not masks[index] & BIT[rule]:
             masks[index] |= BIT[rule]
-            if result.examples.wants(rule, chunk.split):
-                result.examples.add(rule, chunk.example(index, note, side, position))
+            if examples.wants(rule, chunk.split):
+                examples.add(rule, chunk.example(index, note, side, position))
 
     for index, (raw, pair) in enumerate(zip(chunk.pairs, pairs, strict=True)):
         digests.append(_digests(pair, chunk.criteria.direction))
@@ -61,16 +59,15 @@ def check_chunk(chunk: Chunk) -> ChunkResult:
         for issue in _issues(raw, pair, chunk.criteria):
             add(index, issue)
         if masks[index] & _REPAIRABLE_BITS:
-            result.repairable.update(_repairable(raw, masks[index], chunk.criteria))
+            repairable.update(_repairable(raw, masks[index], chunk.criteria))
     for side in (side for side in (0, 1) if chunk.criteria.detectable[side]):
         for index, note in other_languages([pair[side] for pair in pairs], chunk.criteria.languages, side):
             if index not in chunk.encoding_errors:
                 add(index, ("language", note, side, 0))
     for index, note in _too_long(chunk, pairs):
         add(index, ("too-long", note, None, 0))
-    result.masks = np.array(masks, np.uint64)
-    result.hashes = np.frombuffer(b"".join(digests), HASHES)
-    return result
+    hashes, frames = np.frombuffer(b"".join(digests), HASHES), frame_hashes(words, chunk.criteria.frequent)
+    return ChunkResult(np.array(masks, np.uint64), hashes, words, frames, examples, repairable)
 
 
 def _repairable(raw: Pair, mask: int, criteria: Criteria) -> Iterator[str]:

@@ -18,7 +18,7 @@ from mt.extras.doctor.bitexts import Bitext, check_bytes, read_bitext
 from mt.extras.doctor.findings import Criteria, Findings
 from mt.extras.doctor.line_languages import undetectable
 from mt.extras.doctor.scripts import scripts_of
-from mt.extras.doctor.templates import frequent_words
+from mt.extras.doctor.word_hashes import frequent_words
 from mt.extras.planning.corpus_sample import EvenSample
 from mt.storage import atomic
 from mt.storage.run_dir import RunDir
