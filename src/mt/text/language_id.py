@@ -39,11 +39,6 @@ class Detector:
             return []
         return [(code, round(100 * float(share), 1)) for code, share in self.library().rank(text)]
 
-    def classify(self, text: str) -> tuple[str, float]:
-        """Return the best of `rank` in half the time; the text must have letters."""
-        code, share = self.library().classify(text)
-        return code, 100 * float(share)
-
     def supports(self, code: str) -> bool:
         """Return True if a language can be identified."""
         return base_language(code) in self.library().nb_classes
@@ -78,28 +73,19 @@ def _all_languages() -> "LanguageIdentifier":
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
-class LanguageCheck:
-    """Identification of a model's languages in its translations.
+def wrong_language_share(texts: Sequence[str], target_lang: str, codes: Sequence[str]) -> float | None:
+    """Return the percentage of a model's translations that are in another of its languages, `codes`, than the target.
 
-    Only its own languages are candidates: short sentences are often mistaken for some other one.
+    Only these are candidates: short sentences are often mistaken for some other one. None without py3langid, or if the
+    target or the others cannot be identified.
     """
-
-    def __init__(self, codes: Sequence[str]) -> None:
-        detector = Detector(codes)
-        self._known = {base_language(code) for code in codes if detector.supports(code)}
-        self._identifier = detector.library()
-        self._identifier.set_languages(self._known)
-
-    @classmethod
-    def of(cls, sources: Sequence[str], targets: Sequence[str]) -> "LanguageCheck | None":
-        """Return the check of a model's languages; None without py3langid, or with a single target language."""
-        return cls([*sources, *targets]) if len(targets) > 1 and find_spec("py3langid") else None
-
-    def wrong_share(self, texts: Sequence[str], target_lang: str) -> float | None:
-        """Return the percentage of texts in another language; None if the target or the others are not identified."""
-        target = base_language(target_lang)
-        if target not in self._known or len(self._known) < 2:
-            return None
-        lines = [text for text in texts if any(map(str.isalpha, text))]
-        wrong = sum(self._identifier.classify(line)[0] != target for line in lines)
-        return 100 * int(wrong) / max(len(texts), 1)
+    if find_spec("py3langid") is None:
+        return None
+    identifier, target = copy(_all_languages()), base_language(target_lang)
+    known = set(map(base_language, codes)) & set(identifier.nb_classes)
+    if target not in known or len(known) < 2:
+        return None
+    identifier.set_languages(known)
+    lines = [text for text in texts if any(map(str.isalpha, text))]
+    wrong = sum(identifier.classify(line)[0] != target for line in lines)
+    return 100 * int(wrong) / max(len(texts), 1)

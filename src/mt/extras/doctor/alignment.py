@@ -203,8 +203,6 @@ class _Aligner:
     def _step_evidence(self, i: int, low: int, high: int) -> Array:
         """Return the evidence of each move that ends behind source line i - 1 and target lines `low` to `high` - 1."""
         evidence = np.zeros((len(MOVES), high - low + 1))
-        if i == 0:
-            return evidence
         start = max(0, low - 2)
         counts, characters = self.target.counts[start:high], self.target.characters[start:high]
         ends = np.arange(low, high + 1)

@@ -95,19 +95,17 @@ def check_corpus(
     log.info("reading the corpus")
     sources = Counter(bitext.split for bitext in bitexts)
     statistics = [collect_statistics(b, findings, max(MAX_SAMPLE // sources[b.split], 100)) for b in bitexts]
-    coverage, files = None, None
-    with tempfile.TemporaryDirectory(prefix="mt-check-") as name:
-        folder = Path(name)
-        if any(one.sample for one in statistics if one.bitext.split == "train"):
-            description, tokenizers = load_tokenizers(config, runs, statistics)
-            files = write_tokenizers(tokenizers, folder)
+    with (
+        tempfile.TemporaryDirectory(prefix="mt-check-") as folder,
+        closing(RepetitionFinder(Path(folder), dropped_for, max_per_template)) as finder,
+    ):
+        tokenizers = load_tokenizers(config, runs, statistics)
+        files = tokenizers and write_tokenizers(tokenizers[1], Path(folder))
         criteria = criteria_by_direction(config, statistics, files)
-        if files is not None:
-            coverage = measure_coverage(description, tokenizers, statistics, criteria, findings)
+        coverage = tokenizers and measure_coverage(*tokenizers, statistics, criteria, findings)
         in_blocks, maps = check_blocks(statistics, findings)
-        with closing(RepetitionFinder(folder, dropped_for, max_per_template)) as finder:
-            masks = check_pairs(statistics, criteria, findings, finder, in_blocks, scores)
-            add_repetitions(statistics, findings, finder, masks, scores)
+        masks = check_pairs(statistics, criteria, findings, finder, in_blocks, scores)
+        add_repetitions(statistics, findings, finder, masks, scores)
     _check_usable(config, statistics, masks, findings)
     _check_back_translations(config, statistics, findings)
     return CorpusReport(config, statistics, _collect(findings), coverage, masks, maps, scores)

@@ -107,7 +107,7 @@ def _write_pairs(
 
     Dropped pairs go to dropped/RULE.tsv, repaired ones before and after to repaired/REPAIR.tsv.
     """
-    counts, repairs, index = Counter[str](), Counter[str](), 0
+    counts, repairs, remaining = Counter[str](), Counter[str](), iter(masks)
     tables: dict[str, TextIO] = {}
     for name in ("dropped", "repaired"):
         (folder / name).mkdir()
@@ -125,9 +125,7 @@ def _write_pairs(
             with (folder / names[0]).open("wb") as source, (folder / names[1]).open("wb") as target:
                 for raw in read_bitext(bitext):
                     src, tgt = raw.cleaned()
-                    mask = int(masks[index]) if index < len(masks) else 0
-                    index += 1
-                    if mask:
+                    if mask := int(next(remaining, 0)):
                         rule = next(rule.name for rule in PAIR_RULES if mask & BIT[rule.name])
                         counts[rule] += 1
                         add_row(f"dropped/{rule}", bitext, raw, source=src, target=tgt)
@@ -139,7 +137,7 @@ def _write_pairs(
                         repairs[repair] += 1
                         before = dict(zip(("source before", "target before"), raw.before, strict=True))
                         add_row(f"repaired/{repair}", bitext, raw, **before, source=src, target=tgt)
-    if index != len(masks):
+    if counts.total() != len(masks):
         raise InputError("data.train: the text changed while it was read", "run the command again")
     return counts, repairs
 

@@ -107,8 +107,16 @@ def _typical_ratio(pairs: Sequence[Pair]) -> tuple[float, float]:
     return median, max(_MAX_DEVIATIONS * deviation, log(_MIN_FACTOR))
 
 
-def load_tokenizers(config: Config, runs: Path, statistics: Sequence[BitextStatistics]) -> tuple[str, TokenizerPair]:
-    """Return a description and the tokenizers: those of the configuration's run, given, or trained on the sample."""
+def load_tokenizers(
+    config: Config, runs: Path, statistics: Sequence[BitextStatistics]
+) -> tuple[str, TokenizerPair] | None:
+    """Return a description and the tokenizers: those of the configuration's run, given, or trained on the sample.
+
+    None without training text.
+    """
+    pairs = [pair for s in statistics if s.bitext.split == "train" for _, pair in s.sample]
+    if not pairs:
+        return None
     settings = config.tokenizer
     run = RunDir(runs / config.name)
     if run.tokenizer.is_dir():
@@ -118,7 +126,6 @@ def load_tokenizers(config: Config, runs: Path, statistics: Sequence[BitextStati
             console.warning("%s; a tokenizer is trained on a sample instead", error.message)
     if (given := TokenizerPair.given(settings)) is not None:
         return "of the configuration", given
-    pairs = [pair for s in statistics if s.bitext.split == "train" for _, pair in s.sample]
     texts = [[pair[side] for pair in pairs] for side in (0, 1)]
     merged = [texts[0] + texts[1]] if settings.shared else texts
     trained = [train_tokenizer(text, settings.vocab_size, (), settings.type) for text in merged]
