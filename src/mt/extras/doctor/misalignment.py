@@ -28,9 +28,6 @@ _NEGLIGIBLE = 0.01  # share of wrong pairs with which a lexicon can be learned
 _SURE = 3.0  # nats by which a line belongs to its block rather than to the one beside it
 
 
-Observer = Callable[[int, Array, Array], None]
-
-
 @dataclass(frozen=True)
 class Block:
     """Pairs `start` to `end` (exclusive) of a corpus, counted from 0, that are out of step.
@@ -73,7 +70,7 @@ class Block:
 
 
 def misaligned_blocks(
-    pairs: Iterable[tuple[str, str]], observe: Observer | None = None, before: int = 0
+    pairs: Iterable[tuple[str, str]], observe: Callable[[int, Array, Array], None] | None = None, before: int = 0
 ) -> Iterator[Block]:
     """Find blocks of pairs that are out of step with the rest; a corpus of less than 300 pairs teaches too little.
 

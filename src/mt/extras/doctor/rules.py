@@ -97,12 +97,7 @@ PAIR_RULES = tuple(
         ("identical", WARNING, "source and target are the same", "Untranslated text teaches a model to copy."),
         ("same-words", NOTE, "source and target are the same few words", "Perhaps names; perhaps not translated."),
         ("wrong-script", WARNING, "mostly another script", "Not a script of the language."),
-        (
-            "language",
-            WARNING,
-            "another language",
-            "Single lines, judged with those around; a guess, so look.",
-        ),
+        ("language", WARNING, "another language", "Single lines, judged with those around; a guess, so look."),
         ("replacement", WARNING, "replacement character U+FFFD", "The original character is lost."),
         ("mojibake", WARNING, "mojibake", "UTF-8 decoded with another encoding, such as `Ã¤` for `ä`."),
         ("nul", WARNING, "NUL characters", "Perhaps the text was UTF-16 or binary."),

@@ -85,10 +85,6 @@ class CorpusFacts:
     digest: str
     lexicons: dict[str, WordLexicon]  # by direction
 
-    @property
-    def pairs(self) -> int:
-        return sum(self.sizes)
-
 
 def survey(bitexts: Sequence[Bitext]) -> CorpusFacts:
     """Count the pairs, hash them, and learn a lexicon for each direction.
@@ -133,20 +129,17 @@ def score_pairs(
         key: of the text and the models.
         similarity: of a pair's sentences, by a model of sentence embeddings.
     """
-    every = random_interval(facts.pairs)
-    with (
-        ResumableFile(path, key) as file,
-        progress(total=facts.pairs, unit="pair", desc="scoring", unit_scale=True) as bar,
-    ):
+    total = sum(facts.sizes)
+    every = random_interval(total)
+    with ResumableFile(path, key) as file, progress(total=total, unit="pair", desc="scoring", unit_scale=True) as bar:
         if file.lines:
             log.info("%s: resuming", path)
         done = 0
         for bitext, block in _blocks(bitexts):
             done += len(block) + len(range(0, len(block), every))
             if done > file.lines:
-                code = bitext.direction
-                rows = _rows(bitext, block, every, scorers[code], facts.lexicons[code], similarity)
-                file.append(list(rows))
+                models, lexicon = scorers[bitext.direction], facts.lexicons[bitext.direction]
+                file.append(list(_rows(bitext, block, every, models, lexicon, similarity)))
             bar.update(len(block))
         file.finish()
 
