@@ -16,7 +16,17 @@ from mt.data.corpus import line_texts
 from mt.extras.doctor.check import CorpusReport, Finding
 from mt.extras.doctor.clean import dropping_rules
 from mt.extras.doctor.findings import SPLITS, Example
-from mt.extras.doctor.rules import BIT, DROPPABLE, ERROR, NOTE, PAIR_RULES, PREVENTING, WARNING, FindingRule
+from mt.extras.doctor.rules import (
+    BIT,
+    DROPPABLE,
+    DROPPED_BY_TRAINING,
+    ERROR,
+    NOTE,
+    PAIR_RULES,
+    PREVENTING,
+    WARNING,
+    FindingRule,
+)
 
 _WEIGHTS = {ERROR: 100.0, WARNING: 1.0, NOTE: 0.01}
 _RULE_WEIGHTS = {
@@ -87,7 +97,7 @@ def harm(report: CorpusReport, finding: Finding, splits: Sequence[str] = SPLITS)
 
 def dropped_by_training(report: CorpusReport, rule: FindingRule) -> bool:
     """Report whether `mt train` drops such training pairs itself."""
-    return rule.in_training and (rule.name != "duplicate" or report.config.data.drop_duplicates)
+    return rule.name in DROPPED_BY_TRAINING and (rule.name != "duplicate" or report.config.data.drop_duplicates)
 
 
 def _reason(report: CorpusReport) -> str:

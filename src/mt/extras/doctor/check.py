@@ -19,7 +19,7 @@ from mt.extras.doctor.coverage import Coverage, measure_coverage
 from mt.extras.doctor.findings import SPLITS, Example, Findings
 from mt.extras.doctor.overlaps import RepetitionFinder
 from mt.extras.doctor.pair_scores import PairScores
-from mt.extras.doctor.rules import BIT, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, FindingRule
+from mt.extras.doctor.rules import BIT, DROPPED_BY_TRAINING, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, FindingRule
 from mt.extras.doctor.statistics import (
     BitextStatistics,
     collect_statistics,
@@ -115,7 +115,7 @@ def _check_usable(
     config: Config, statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings
 ) -> None:
     """Add an error for each split that would have no pair."""
-    usable = (masks & np.uint64(sum(BIT[rule.name] for rule in PAIR_RULES if rule.in_training) | BIT["encoding"])) == 0
+    usable = (masks & np.uint64(sum(BIT[name] for name in (*DROPPED_BY_TRAINING, "encoding")))) == 0
     held_out = {"valid": config.data.valid, "test": config.data.test}
     split_off = sum(isinstance(sources, FromTrain) for sources in held_out.values())
     training = [one for one in statistics if one.bitext.split == "train"]

@@ -20,7 +20,7 @@ from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, RawPair, bitexts_of, read_bitext
 from mt.extras.doctor.characters import visible
 from mt.extras.doctor.check import CorpusReport
-from mt.extras.doctor.rules import BIT, PAIR_RULES, PREVENTING
+from mt.extras.doctor.rules import BIT, DROPPED_BY_CLEANING, PAIR_RULES, PREVENTING
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest, sha256
 from mt.storage.output_path import require_replaceable
@@ -48,7 +48,7 @@ def dropping_rules(keep: Iterable[str], drop: Iterable[str]) -> frozenset[str]:
     keep, drop = frozenset(keep), frozenset(drop)
     if both := keep & drop:
         raise InputError(f"--keep {min(both)} and --drop {min(both)} contradict each other", "give one of them")
-    return (frozenset(rule.name for rule in PAIR_RULES if rule.dropped) - keep) | drop
+    return (DROPPED_BY_CLEANING - keep) | drop
 
 
 def check_output(output: Path, data: DataConfig, *inputs: Path) -> None:

@@ -171,12 +171,8 @@ def _runs(gains: Array) -> Iterator[tuple[int, int, float]]:
         return
     total = best = 0.0
     start = end = line = 0
-    values, promising = gains.tolist(), np.append(np.flatnonzero(gains > 0), len(gains))
+    values = gains.tolist()
     while line < len(values):
-        if total == 0.0:  # no run begins with a line that brings nothing
-            start = line = int(promising[np.searchsorted(promising, line)])
-            if line == len(values):
-                return
         total += values[line]
         line += 1
         if total > best:

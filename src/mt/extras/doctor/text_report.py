@@ -9,7 +9,7 @@ from mt.console import harmless, table
 from mt.extras.doctor.actions import dropped_by_training, judge
 from mt.extras.doctor.check import CorpusReport, Finding
 from mt.extras.doctor.findings import SPLITS
-from mt.extras.doctor.rules import SEVERITIES
+from mt.extras.doctor.rules import DROPPED_BY_CLEANING, SEVERITIES
 
 FINDINGS_HEADER = ("finding", "severity", "train", "share", "valid", "test")
 COVERAGE_HEADER = ("tokenizer", "sentences", "pieces per word", "characters per piece", "as bytes")
@@ -74,7 +74,7 @@ def explanation(report: CorpusReport, finding: Finding) -> str:
     sentences = [rule.advice]
     if dropped_by_training(report, rule):
         sentences.append("`mt train` drops such training pairs.")
-    elif rule.dropped:
+    elif rule.name in DROPPED_BY_CLEANING:
         sentences.append("`mt data clean` drops such training pairs.")
     if finding.repairable:
         sentences.append(f"`mt data clean --repair` fixes {finding.repairable:,} training pairs.")
