@@ -20,8 +20,7 @@ from mt.data.corpus import Pair
 from mt.extras.doctor.actions import judge, ranked
 from mt.extras.doctor.block_checks import BINS, MAX_COLUMNS, PositionMap
 from mt.extras.doctor.check import CorpusReport, check_corpus
-from mt.extras.doctor.html_report import html_report
-from mt.extras.doctor.map_figure import _ink, score_distribution
+from mt.extras.doctor.html_report import _ink, html_report, score_distribution
 from mt.extras.doctor.misalignment import Block
 from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.rules import PAIR_RULES
