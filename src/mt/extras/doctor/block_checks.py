@@ -56,7 +56,8 @@ class PositionMap:
             self.counts[name] = self.counts.get(name, 0) + self.density(start, values, *limits)
 
     def merge(self, other: "PositionMap") -> None:
-        """Add the counts of other pairs of the same text."""
+        """Add the counts and blocks of other pairs of the same text."""
+        self.blocks += other.blocks
         for name, counts in other.counts.items():
             self.counts[name] = self.counts.get(name, 0) + counts
 
@@ -94,12 +95,11 @@ def check_blocks(
     masks, maps = [np.zeros(0, np.uint64)], list[PositionMap]()
     for one, number in zip(statistics, n_parts, strict=True):
         lines = {rule: np.zeros(one.pairs, np.bool_) for rule in ("wrong-language", "swapped", "misaligned")}
-        foreign, blocks, positions = next(results), list[Block](), PositionMap(one.pairs)
-        for found, counted in islice(results, number):
-            blocks += found
-            positions.merge(counted)
+        foreign, positions = next(results), PositionMap(one.pairs)
+        for part in islice(results, number):
+            positions.merge(part)
         _add_languages(one.bitext, foreign, lines, findings)
-        _add_alignment(one.bitext, blocks, foreign, positions, lines["misaligned"], findings)
+        _add_alignment(one.bitext, foreign, positions, lines["misaligned"], findings)
         mask = np.zeros(one.pairs, np.uint64)
         for rule, marked in lines.items():
             findings.counts[rule][one.bitext.split] += int(marked.sum())
@@ -121,13 +121,13 @@ def _search_languages(bitext: Bitext) -> list[LanguageBlock]:
     return language_blocks((pair.cleaned() for pair in read_bitext(bitext)), bitext.languages)
 
 
-def _search_alignment(bitext: Bitext, n_pairs: int, start: int, end: int) -> tuple[list[Block], PositionMap]:
-    """Return the blocks out of step in a part of a text, and its map; nothing for a bitext that is read repaired."""
+def _search_alignment(bitext: Bitext, n_pairs: int, start: int, end: int) -> PositionMap:
+    """Return the map of a part of a text; an empty one for a bitext that is read repaired."""
     positions = PositionMap(n_pairs)
-    if bitext.repair:
-        return [], positions
-    pairs = (pair.cleaned() for pair in islice(read_bitext(bitext), start, end))
-    return list(misaligned_blocks(pairs, positions.add, start)), positions
+    if not bitext.repair:
+        pairs = (pair.cleaned() for pair in islice(read_bitext(bitext), start, end))
+        positions.blocks.extend(misaligned_blocks(pairs, positions.add, start))
+    return positions
 
 
 def _add_languages(
@@ -146,30 +146,28 @@ def _add_languages(
 
 def _add_alignment(
     bitext: Bitext,
-    found: Sequence[Block],
     foreign: Sequence[LanguageBlock],
     positions: PositionMap,
     lines: _Lines,
     findings: Findings,
 ) -> None:
-    """Add blocks out of step, but for those in another language.
+    """Add blocks out of step, and drop those in another language from the map.
 
     Of a bitext that is read repaired, only pairs that have no certain translation are marked.
     """
     if bitext.repair:
         lines[bitext.unpaired()] = True
         return
-    blocks = tuple(
+    positions.blocks = [
         block
-        for block in found
+        for block in positions.blocks
         if 2 * sum(other.overlap(block.start, block.end) for other in foreign) < block.end - block.start
-    )
-    positions.blocks.extend(blocks)
-    for block in blocks:
+    ]
+    for block in positions.blocks:
         lines[block.start : block.end] = True
         if not (block.swapped and block.shift and block.shift < 0):  # it was named with the other one
             findings.examples.add("misaligned", Example(bitext.split, (), block.described(*bitext.files)))
-    unpaired = replace(bitext, blocks=blocks).unpaired()
+    unpaired = replace(bitext, blocks=tuple(positions.blocks)).unpaired()
     if bitext.split == "train":
         findings.repairable["misaligned"] += int(lines.sum()) - int(lines[unpaired].sum())
 
