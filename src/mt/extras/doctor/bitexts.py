@@ -19,9 +19,10 @@ from mt.extras.doctor.misalignment import SEGMENT, Block, unpaired_lines
 from mt.extras.doctor.repair import repaired
 from mt.extras.doctor.scripts import scripts_of
 from mt.text.compressed import open_bytes
-from mt.text.lines import IssueHandler, TextIssue, raw_lines, refuse_pipe
+from mt.text.lines import IssueHandler, TextIssue, refuse_pipe
 
 MIN_SCORE = -3.0  # of linked lines that are a pair
+_BLOCK, _MAX_LINE = 2**20, 2**24  # bytes
 
 
 class RawPair(NamedTuple):
@@ -234,13 +235,16 @@ def _repaired(raw: RawPair, scripts: Sequence[frozenset[str]]) -> RawPair:
 def check_bytes(bitext: Bitext, findings: Findings) -> None:
     """Add byte order marks and CR LF to `findings`; unreadable files are left to `read_bitext`."""
     for path in bitext.text_files():
-        has_bom, crlf, first = False, 0, 0
+        lines, crlf, first = 0, 0, 0
         try:
             with open_bytes(path) as stream:
-                for number, line in enumerate(raw_lines(stream), 1):
-                    has_bom |= number == 1 and line.startswith(BOM_UTF8)
-                    if line.endswith(b"\r\n"):
-                        crlf, first = crlf + 1, first or number
+                block = stream.readline(_MAX_LINE)
+                has_bom = block.startswith(BOM_UTF8)
+                while block:  # of whole lines
+                    if not crlf and b"\r\n" in block:
+                        first = lines + block[: block.index(b"\r\n")].count(b"\n") + 1
+                    lines, crlf = lines + block.count(b"\n"), crlf + block.count(b"\r\n")
+                    block = stream.read(_BLOCK) + stream.readline(_MAX_LINE)
         except (OSError, InputError):
             continue
         if has_bom:
