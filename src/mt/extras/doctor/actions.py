@@ -33,7 +33,7 @@ _RULE_WEIGHTS = {
     "identical": 10.0,
     **dict.fromkeys(("misaligned", "swapped", "wrong-language", "wrong-script", "language"), 3.0),
 }
-_HELD_OUT = ("valid", "test")
+_HELD_OUT = SPLITS[1:]
 _HELD_OUT_WEIGHT = 0.1  # of a fault in validation or test text: it blurs scores only
 _LEAKS = ("leak", "near-leak", "side-leak")
 _DOUBTFUL = ("numbers", "unusual-ratio", "short", "many-targets", "many-sources")  # perhaps no translations

@@ -94,7 +94,7 @@ def scores_page(scores: PairScores) -> str:
 def _texts(report: CorpusReport) -> str:
     tables = table(("text", "pairs"), size_rows(report), "numbers")
     if report.coverage is not None:
-        tables += table(COVERAGE_HEADER, coverage_rows(report), "numbers")
+        tables += table(COVERAGE_HEADER, coverage_rows(report.coverage), "numbers")
         tables += f"<p>Tokenizer: {html.escape(report.coverage.tokenizer)}.</p>"
     pairs = [pair for one in report.training for _, pair in one.sample]
     if not pairs:

@@ -15,7 +15,7 @@ from mt.data.cleaning import EMPTY, GRACE, pair_hash, reason_to_drop
 from mt.data.corpus import Pair, one_line
 from mt.data.token_store import sentence_tokens
 from mt.data.tokenizer_kinds import read_tokenizer
-from mt.extras.doctor.characters import markup, mojibake, suspicious_characters
+from mt.extras.doctor.characters import Issue, markup, mojibake, suspicious_characters
 from mt.extras.doctor.consistency import end_mismatch, number_mismatch
 from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult, Criteria, Examples
 from mt.extras.doctor.line_languages import other_languages
@@ -24,8 +24,6 @@ from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.scripts import foreign_letters
 from mt.extras.doctor.word_hashes import frame_hashes, hash_words
 from mt.text.lines import nfc
-
-PairIssue = tuple[str, str, int | None, int]  # rule, note, side (None for both), position
 
 _MIN_COPIED = 20  # letters of a copied sentence; a shorter one may be a name
 _MIN_COMPARED = 12  # bytes of letters; shorter sentences are everyday phrases
@@ -43,8 +41,7 @@ def check_chunk(chunk: Chunk) -> ChunkResult:
     words = hash_words([src for src, _ in pairs]), hash_words([tgt for _, tgt in pairs], target_lang)
     examples, repairable, digests = Examples(chunk.max_examples), Counter[str](), []
 
-    def add(index: int, issue: PairIssue) -> None:
-        rule, note, side, position = issue
+    def add(index: int, rule: str, note: str, side: int | None = None, position: int = 0) -> None:
         if not masks[index] & BIT[rule]:
             masks[index] |= BIT[rule]
             if examples.wants(rule, chunk.split):
@@ -54,18 +51,21 @@ def check_chunk(chunk: Chunk) -> ChunkResult:
         digests.append(_digests(pair, chunk.criteria.direction))
         if error := chunk.encoding_errors.get(index):
             side = int("\ufffd" not in raw[0])
-            add(index, ("encoding", error, side, raw[side].find("\ufffd")))
+            add(index, "encoding", error, side, raw[side].find("\ufffd"))
             continue
-        for issue in _issues(raw, pair, chunk.criteria):
-            add(index, issue)
+        for side, (text, scripts) in enumerate(zip(raw, chunk.criteria.scripts, strict=True)):
+            for rule, position, note in chain(_repairable_issues(text, scripts), foreign_letters(text, scripts)):
+                add(index, rule, note, side, position)
+        for rule, note in _compare_sides(pair, chunk.criteria):
+            add(index, rule, note)
         if masks[index] & _REPAIRABLE_BITS:
             repairable.update(_repairable(raw, masks[index], chunk.criteria))
     for side in (side for side in (0, 1) if chunk.criteria.detectable[side]):
         for index, note in other_languages([pair[side] for pair in pairs], chunk.criteria.languages, side):
             if index not in chunk.encoding_errors:
-                add(index, ("language", note, side, 0))
+                add(index, "language", note, side)
     for index, note in _too_long(chunk, pairs):
-        add(index, ("too-long", note, None, 0))
+        add(index, "too-long", note)
     hashes, frames = np.frombuffer(b"".join(digests), HASHES), frame_hashes(words, chunk.criteria.frequent)
     return ChunkResult(np.array(masks, np.uint64), hashes, words, frames, examples, repairable)
 
@@ -75,17 +75,12 @@ def _repairable(raw: Pair, mask: int, criteria: Criteria) -> Iterator[str]:
     found = {rule for rule in REPAIRABLE if mask & BIT[rule]}
     for text, scripts in zip(raw, criteria.scripts, strict=True):
         text, _ = repaired(text, scripts)
-        found -= {rule for rule, *_ in chain(suspicious_characters(text, scripts), mojibake(text), markup(text))}
+        found -= {rule for rule, *_ in _repairable_issues(text, scripts)}
     yield from found
 
 
-def _issues(raw: Pair, pair: Pair, criteria: Criteria) -> Iterator[PairIssue]:
-    for side, (text, scripts) in enumerate(zip(raw, criteria.scripts, strict=True)):
-        issues = (suspicious_characters(text, scripts), mojibake(text), markup(text), foreign_letters(text, scripts))
-        for rule, position, note in chain(*issues):
-            yield rule, note, side, position
-    for rule, note in _compare_sides(pair, criteria):
-        yield rule, note, None, 0
+def _repairable_issues(text: str, scripts: frozenset[str]) -> Iterator[Issue]:
+    return chain(suspicious_characters(text, scripts), mojibake(text), markup(text))
 
 
 def _compare_sides(pair: Pair, criteria: Criteria) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 from mt.console import harmless, table
 from mt.extras.doctor.actions import dropped_by_training, judge
 from mt.extras.doctor.check import CorpusReport, Finding
+from mt.extras.doctor.coverage import Coverage
 from mt.extras.doctor.findings import SPLITS
 from mt.extras.doctor.rules import DROPPED_BY_CLEANING, SEVERITIES
 
@@ -24,7 +25,7 @@ def text_report(report: CorpusReport, config: str = "CONFIG") -> str:
     parts = [f"{verdict.words}. {verdict.reason}{''.join(actions)}", table(["text", "pairs"], size_rows(report))]
     if report.coverage is not None:
         header = (f"tokenizer {report.coverage.tokenizer}", *COVERAGE_HEADER[1:])
-        parts.append(table(header, coverage_rows(report)))
+        parts.append(table(header, coverage_rows(report.coverage)))
     if report.findings:
         parts.append(table(FINDINGS_HEADER, [finding_row(finding) for finding in report.findings]))
         parts += ["\n".join(_details(report, finding)) for finding in report.findings]
@@ -52,10 +53,8 @@ def share_of(finding: Finding) -> str:
     return f"{100 * finding.counts.get('train', 0) / checked:.2f} %" if checked else "-"
 
 
-def coverage_rows(report: CorpusReport) -> list[list[str]]:
+def coverage_rows(coverage: Coverage) -> list[list[str]]:
     """Return the cells below `COVERAGE_HEADER`, a row for each side and language."""
-    if report.coverage is None:
-        return []
     return [
         [
             f"{usage.side} {usage.language}",
@@ -64,7 +63,7 @@ def coverage_rows(report: CorpusReport) -> list[list[str]]:
             f"{usage.characters / max(usage.pieces, 1):.2f}",
             f"{100 * usage.spelt / max(usage.pieces, 1):.3f} %",
         ]
-        for usage in report.coverage.usages.values()
+        for usage in coverage.usages.values()
     ]
 
 
