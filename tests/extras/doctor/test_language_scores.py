@@ -14,7 +14,7 @@ def scorer() -> LineScorer:
 
 
 def test_the_languages_are_those_of_py3langid(scorer: LineScorer) -> None:
-    library = Detector(()).library()
+    library = Detector(()).library
     lines = [text for pair in list(sentence_pairs("train"))[:150] for text in pair if len(text) < MAX_BYTES]
     lines += ["Шляпа лежит здесь.", "帽子在这里吗？", "SIE MÖCHTE WISSEN, WO DER BAHNHOF IST.", "Die Tür ist zu."]
     best = scorer.score(lines, scorer.table).argmax(axis=1)

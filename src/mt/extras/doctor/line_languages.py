@@ -46,7 +46,7 @@ class LineScorer:
     """
 
     def __init__(self, detector: Detector) -> None:
-        library = detector.library()
+        library = detector.library
         self.languages = list(library.nb_classes)
         probabilities = np.asarray(library.nb_ptc, np.float32)
         self.table = np.ascontiguousarray(np.concatenate([probabilities, np.zeros_like(probabilities[:1])]))
