@@ -53,8 +53,8 @@ class Detector:
     def source_of(self, text: str, sources: Sequence[str], target_lang: str) -> tuple[str, float]:
         """Return the language of a text to translate, one of `sources`, or the target, if it surely is in that.
 
-        Its confidence, in percent, is against all languages. A source and a target that differ in region or script alone (pt_PT, pt_BR)
-        are not told apart: it is the source.
+        Its confidence, in percent, is against all languages. A source and a target that differ in region or script
+        alone (pt_PT, pt_BR) are not told apart: it is the source.
         """
         confidence = defaultdict[str, float](float, self.rank(text))
         found = max(sources, key=lambda code: confidence[base_language(code)])
