@@ -117,7 +117,7 @@ class Bitext:
 def bitexts_of(data: DataConfig, repair: bool = False) -> list[Bitext]:
     """Return all sources of a configuration, those of the training text to be repaired or not.
 
-    Held-out text is before the training text that it must not be in. A split taken from that has none. Raises
+    The training text, which held-out text must not be in, is the last. A split taken from it has none. Raises
     InputError for a pipe.
     """
     sources = ((split, getattr(data, split)) for split in reversed(SPLITS))
@@ -242,7 +242,7 @@ def check_bytes(bitext: Bitext, findings: Findings) -> None:
                 has_bom = block.startswith(BOM_UTF8)
                 while block:  # of whole lines
                     if not crlf and b"\r\n" in block:
-                        first = lines + block[: block.index(b"\r\n")].count(b"\n") + 1
+                        first = lines + block.count(b"\n", 0, block.index(b"\r\n")) + 1
                     lines, crlf = lines + block.count(b"\n"), crlf + block.count(b"\r\n")
                     block = stream.read(_BLOCK) + stream.readline(_MAX_LINE)
         except (OSError, InputError):
