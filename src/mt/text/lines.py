@@ -172,26 +172,26 @@ def read_available(stream: BufferedReader, name: str) -> Iterator[list[str]]:
     Raises:
         InputError: a line is not valid UTF-8; valid lines before it are yielded first.
     """
-    pending: list[bytes] = []  # pieces of an unfinished line, joined once, since it may be long
     number = 0
+    for raw in _arriving(stream):
+        lines: list[str] = []
+        try:
+            lines.extend(decode_lines(raw, name, number))
+        except InputError:
+            if lines:
+                yield lines
+            raise
+        yield lines
+        number += len(raw)
+
+
+def _arriving(stream: BufferedReader) -> Iterator[list[bytes]]:
+    pending: list[bytes] = []  # pieces of an unfinished line, joined once, since it may be long
     while chunk := stream.read1(1 << 16):
         first, *others = chunk.split(b"\n")
         pending.append(first)
         if others:
-            complete = [b"".join(pending), *others[:-1]]
+            yield [b"".join(pending), *others[:-1]]
             pending = [others[-1]]
-            yield from _decode_group(complete, name, number)
-            number += len(complete)
     if last := b"".join(pending):
-        yield from _decode_group([last], name, number)
-
-
-def _decode_group(raw: list[bytes], name: str, before: int) -> Iterator[list[str]]:
-    lines: list[str] = []
-    try:
-        lines.extend(decode_lines(raw, name, before))
-    except InputError:
-        if lines:
-            yield lines
-        raise
-    yield lines
+        yield [last]
