@@ -85,11 +85,9 @@ class Bitext:
     @property
     def files(self) -> tuple[str, str]:
         """Return the display names of the two sides."""
-        root = Path(self.data.root)
-        if isinstance(self.source, PairFiles):
-            return str(root / self.source.source), str(root / self.source.target)
-        if isinstance(self.source, TableFile):
-            return (str(root / self.source.file),) * 2
+        if isinstance(self.source, PairFiles | TableFile):
+            paths = [str(Path(self.data.root, name)) for name in self.source.files.values()]
+            return paths[0], paths[-1]
         split = getattr(self.source, "split", "")
         return (f"{self.source.name} ({split})" if split else self.source.name,) * 2
 

@@ -54,23 +54,24 @@ _STEPS = 500, 1_500
 _HELD_OUT = 200
 
 
-class WordLexicon:
-    """Translations of words in both directions, learned from pairs most of which are right (IBM Model 1)."""
+def word_coverage(pairs: Sequence[Pair]) -> Callable[[Pair], float]:
+    """Return the share of both sides' distinct words with a translation on the other side, as a function of a pair.
 
-    def __init__(self, pairs: Sequence[Pair]) -> None:
-        source, target = (Side(pair[side] for pair in pairs) for side in (0, 1))
-        self._directions = [
-            {word: frozenset(translations) for word, translations in word_translations(*sides).items()}
-            for sides in ((source, target), (target, source))
-        ]
+    The translations are learned from pairs most of which are right (IBM Model 1).
+    """
+    source, target = (Side(pair[side] for pair in pairs) for side in (0, 1))
+    forward, backward = (
+        {word: frozenset(translations) for word, translations in word_translations(*sides).items()}
+        for sides in ((source, target), (target, source))
+    )
 
-    def coverage(self, pair: Pair) -> float:
-        """Return the share of both sides' distinct words with a translation on the other side, from 0 to 1."""
+    def coverage(pair: Pair) -> float:
         src, tgt = (frozenset(words_in(side)) for side in pair)
         total = len(src) + len(tgt)
-        forward, backward = self._directions
         covered = len(_reached(src, forward) & tgt) + len(_reached(tgt, backward) & src)
         return covered / total if total else 0.0
+
+    return coverage
 
 
 def _reached(words: frozenset[str], lexicon: dict[str, frozenset[str]]) -> frozenset[str]:
@@ -83,7 +84,7 @@ class CorpusFacts:
 
     sizes: list[int]  # pairs of each source
     digest: str
-    lexicons: dict[str, WordLexicon]  # by direction
+    coverage: dict[str, Callable[[Pair], float]]  # `word_coverage` by direction
 
 
 def survey(bitexts: Sequence[Bitext]) -> CorpusFacts:
@@ -109,8 +110,8 @@ def survey(bitexts: Sequence[Bitext]) -> CorpusFacts:
         raise InputError(f"the training text cannot be scored: {faults[0].note}", "see `mt data check`")
     if not sum(sizes):
         raise InputError("data.train: no pair to score")
-    lexicons = {language: WordLexicon(sample.items) for language, sample in samples.items()}
-    return CorpusFacts(sizes, digest.hexdigest(), lexicons)
+    coverage = {language: word_coverage(sample.items) for language, sample in samples.items()}
+    return CorpusFacts(sizes, digest.hexdigest(), coverage)
 
 
 def score_pairs(
@@ -138,8 +139,8 @@ def score_pairs(
         for bitext, block in _blocks(bitexts):
             done += len(block) + len(range(0, len(block), every))
             if done > file.lines:
-                models, lexicon = scorers[bitext.direction], facts.lexicons[bitext.direction]
-                file.append(list(_rows(bitext, block, every, models, lexicon, similarity)))
+                models, coverage = scorers[bitext.direction], facts.coverage[bitext.direction]
+                file.append(list(_rows(bitext, block, every, models, coverage, similarity)))
             bar.update(len(block))
         file.finish()
 
@@ -161,7 +162,7 @@ def _rows(
     block: Sequence[tuple[int, Pair]],
     every: int,
     scorers: tuple[Scorer, Scorer],
-    lexicon: WordLexicon,
+    coverage: Callable[[Pair], float],
     similarity: Similarity | None,
 ) -> Iterator[str]:
     """Yield a row for each pair, and one for a random counterpart of every n-th."""
@@ -175,7 +176,7 @@ def _rows(
     for number, (line, pair, similar) in enumerate(zip(lines, pairs, similarities, strict=True)):
         (forward, forward_contrast), (backward, backward_contrast) = (each[number] for each in entropies)
         ratio = len(pair[1]) / len(pair[0]) if pair[0] else math.nan
-        found = (forward, backward, forward_contrast, backward_contrast, lexicon.coverage(pair), ratio)
+        found = (forward, backward, forward_contrast, backward_contrast, coverage(pair), ratio)
         key = pair_hash(*pair, bitext.direction).hex()
         features = (*found, *(side[number] for side in shares), similar)
         yield "\t".join([str(bitext.number), str(line), key, *(f"{x:.4g}" for x in features)])
