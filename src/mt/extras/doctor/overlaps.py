@@ -194,31 +194,26 @@ class _SortedRecords:
 
     def duplicates(self, max_groups: int) -> Repetition:
         """Return all but the first of equal pairs."""
-        later = np.flatnonzero(~self._new_pair)
         starts = np.flatnonzero(self._new_pair)
-        groups = []
-        for position in later[np.argsort(self._index[later])][:max_groups].tolist():
-            first = starts[np.searchsorted(starts, position) - 1]
-            pairs = [int(self._index[first]), int(self._index[position])]
-            groups.append(Group((pairs[1],), pairs, 2))
-        return Repetition("duplicate", self._index[later], groups)
+        firsts = np.repeat(self._index[starts], np.diff(starts, append=len(self._index)))
+        firsts, later = firsts[~self._new_pair], self._index[~self._new_pair]
+        shown = np.argsort(later)[:max_groups]
+        both = zip(firsts[shown].tolist(), later[shown].tolist(), strict=True)
+        return Repetition("duplicate", later, [Group((b,), [a, b], 2) for a, b in both])
 
     def variants(self, rule: str, max_groups: int, scores: NDArray[np.float32] | None) -> Repetition:
         """Return all pairs of a sentence with many different translations; with scores (N,), all but the best."""
+        bounds = np.flatnonzero(np.append(self._new_hash, True))
         sentence = np.cumsum(self._new_hash) - 1
         different = np.bincount(sentence, weights=self._new_pair).astype(np.int64)
-        starts = np.flatnonzero(self._new_hash)
         groups = []
         for group in np.argsort(-different, kind="stable")[:max_groups].tolist():
-            size = int(different[group])
-            if size < _MIN_VARIANTS:
-                break
-            end = starts[group + 1] if group + 1 < len(starts) else len(self._index)
-            members = np.arange(starts[group], end)
-            pairs = np.sort(self._index[members[self._new_pair[members]]])[:_SHOWN].tolist()
-            groups.append(Group((-size, pairs[0]), pairs, size))
+            members, size = slice(bounds[group], bounds[group + 1]), int(different[group])
+            if size >= _MIN_VARIANTS:
+                pairs = np.sort(self._index[members][self._new_pair[members]])[:_SHOWN].tolist()
+                groups.append(Group((-size, pairs[0]), pairs, size))
         broken = different[sentence] >= _MIN_VARIANTS
-        if scores is not None and len(starts):
+        if scores is not None and len(sentence):
             own = np.nan_to_num(scores[self._index], nan=-np.inf)
-            broken &= (own < np.maximum.reduceat(own, starts)[sentence]) | (own == -np.inf)
+            broken &= (own < np.maximum.reduceat(own, bounds[:-1])[sentence]) | (own == -np.inf)
         return Repetition(rule, self._index[broken], groups)
