@@ -10,7 +10,7 @@ looks for the lines of blocks that belong nowhere near, among the lines of the o
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 
 import numpy as np
 
@@ -201,15 +201,10 @@ def conflicts(shifts: Array, support: Array, unsure: Array) -> Array:
 def _blocks(shifts: Array) -> Iterator[Block]:
     """Yield the runs of shifts other than 0, one for those that follow each other."""
     bounds = [0, *(np.flatnonzero(np.diff(shifts)) + 1).tolist(), len(shifts)]
-    runs: list[Block] = []
-    for start, end in (*pairwise(bounds), (len(shifts), len(shifts))):
-        shift = int(shifts[start]) if start < end else 0
-        if shift:
-            runs.append(Block(start, end, None if shift == _NOWHERE else shift))
-            continue
-        if runs and runs[-1].end - runs[0].start >= _MIN_LINES:
+    for is_wrong, spans in groupby(pairwise(bounds), key=lambda span: shifts[span[0]] != 0):
+        runs = [Block(start, end, None if shifts[start] == _NOWHERE else int(shifts[start])) for start, end in spans]
+        if is_wrong and runs[-1].end - runs[0].start >= _MIN_LINES:
             yield from _joined(runs)
-        runs = []
 
 
 def _joined(runs: list[Block]) -> Iterator[Block]:
