@@ -80,7 +80,7 @@ def add_repetitions(
 
     With scores, the best near-duplicate stays, and the best source of a target with many.
     """
-    repetitions = list(finder.find(findings.examples.limit, scores and scores.values))
+    repetitions = list(finder.find(findings.examples.limit, None if scores is None else scores.values))
     shown = {pair for repetition in repetitions for group in repetition.groups for pair in group.pairs}
     locations = _locate([one.bitext for one in statistics], shown)
     for repetition in repetitions:

@@ -28,10 +28,10 @@ class NearCopyIndex:
 
     def __init__(self, chunks: Sequence[tuple[Words, Words]]) -> None:
         self._size, parts = 0, [(np.zeros(0, np.int64), np.zeros(0, np.uint64))]
-        for words in chunks:
-            pairs, hashes = _joined(words)
+        for chunk in chunks:
+            pairs, hashes = _joined(chunk)
             parts.append((pairs + self._size, hashes))
-            self._size += len(words[0].counts)
+            self._size += len(chunk[0].counts)
         pairs, hashes = map(np.concatenate, zip(*parts, strict=True))
         self._vocabulary, inverse, counts = np.unique(hashes, return_inverse=True, return_counts=True)
         self._ranks = np.argsort(np.argsort(counts))  # the number of each word

@@ -114,7 +114,8 @@ class RepetitionFinder:
         self._pairs = 0  # added
 
     def close(self) -> None:
-        for records in (*self._sides.values(), self._frames, self._near_duplicates):
+        self._near_duplicates.close()
+        for records in (*self._sides.values(), self._frames):
             records.close()
 
     def add(self, chunk: Chunk, result: ChunkResult) -> None:
