@@ -107,7 +107,7 @@ def clean_corpus(
     if judged is not None:
         from mt.extras.doctor.html_report import scores_page
 
-        pages["scores.html"] = scores_page(judged.values, judged.sources, judged.threshold)
+        pages["scores.html"] = scores_page(judged)
     return write_clean(report, folder, rules, pages)
 
 
@@ -156,8 +156,7 @@ def score_corpus(
     from mt.data.prepare import drop_missing_sources
     from mt.extras.doctor.bitexts import bitexts_of
     from mt.extras.doctor.pair_scores import RAW, finished_summary, require_scores_folder, write_scores
-    from mt.extras.doctor.scoring import score_pairs, survey
-    from mt.extras.doctor.scoring_models import embedding_similarity
+    from mt.extras.doctor.scoring import embedding_similarity, score_pairs, survey
     from mt.storage.manifest import learned_files, read_manifest
     from mt.storage.stage import stage_key
 
@@ -204,7 +203,7 @@ def _train_pair(settings: "Config", folder: Path, device: str, runs: Path) -> tu
     """Train a small model each way, for any two languages once, on the clean part of the training text."""
     from mt.extras.doctor.check import check_corpus
     from mt.extras.doctor.clean import check_output, dropping_rules, write_clean
-    from mt.extras.doctor.scoring_models import small_model
+    from mt.extras.doctor.scoring import small_model
 
     check_output(text := folder / "text", settings.data)
     rules = dropping_rules((), ())

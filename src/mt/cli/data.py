@@ -188,8 +188,7 @@ def score(
     options: dict[str, Any] = {"device": device, "runs": runs, "embeddings": embeddings, "overrides": overrides}
     options |= {} if trains else {"forward": list(forward), "backward": list(backward)}
     summary = score_corpus(config, output, **options)
-    scores = load_scores(output)
-    atomic.write_text(output / "scores.html", scores_page(scores.values, scores.sources, scores.threshold))
+    atomic.write_text(output / "scores.html", scores_page(load_scores(output)))
     print_result(score_table(summary))
     log.info(
         "next: mt data clean %s --scores %s --output cleaned", in_words(config, overrides), shlex.quote(str(output))
@@ -242,7 +241,7 @@ def align_words(source: Path, target: Path, output: Path, force: bool) -> None:
 
     Example: mt data align-words train.en train.de --output train.links
     """
-    from mt.extras.doctor.word_links import write_word_links
+    from mt.extras.doctor.align_files import write_word_links
 
     check_output(output, source, target, force=force)
     print_result(write_word_links(source, target, output))

@@ -15,7 +15,7 @@ from mt.decoding.translator import Translator
 from mt.metrics.comet import Comet
 from mt.metrics.scores import Scores, score
 from mt.storage import atomic
-from mt.text.language_id import LanguageCheck
+from mt.text.language_id import wrong_language_share
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def evaluate(
     comet: Comet | None = None,
 ) -> list[MethodResult]:
     """Translate and score a test set by direction and method (default: the configured ones), with COMET if given."""
-    results, identifier = [], LanguageCheck.of(config.data.source_lang, config.data.target_lang)
+    results, (own, into) = [], (config.data.source_lang, config.data.target_lang)
     for text in texts:
         warn_long_lines(translator, [text])
         for method in configured_methods(config) if methods is None else methods:
@@ -123,7 +123,7 @@ def evaluate(
                 scores = replace(scores, comet=learned, signatures=scores.signatures | {"comet": comet.signature})
             rate = len(text.sources) / max(translated.seconds, 1e-9)
             terms = translator.for_text(text).term_share(text.sources, hypotheses)
-            wrong = identifier.wrong_share(hypotheses, text.target_lang) if identifier else None
+            wrong = wrong_language_share(hypotheses, text.target_lang, [*own, *into]) if len(into) > 1 else None
             results.append(MethodResult(method.name, scores, rate, translated, wrong, terms))
     return results
 

@@ -1,8 +1,9 @@
 """Language identification with py3langid."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from copy import copy
-from functools import cache
+from functools import cache, cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -31,43 +32,34 @@ class Detector:
 
     def __init__(self, codes: Sequence[str]) -> None:
         self._candidates = {*LANGUAGE_NAMES, *map(base_language, codes)}
-        self._identifier: LanguageIdentifier | None = None
+
+    @cached_property
+    def library(self) -> "LanguageIdentifier":
+        """The loaded identifier."""
+        identifier = copy(_all_languages())
+        identifier.set_languages([code for code in identifier.nb_classes if code in self._candidates])
+        return identifier
 
     def rank(self, text: str) -> list[tuple[str, float]]:
         """Return (code, confidence in percent) of each language, best first; nothing for a text without letters."""
         if not any(character.isalpha() for character in text):
             return []
-        return [(code, round(100 * float(share), 1)) for code, share in self.library().rank(text)]
-
-    def classify(self, text: str) -> tuple[str, float]:
-        """Return the best of `rank` in half the time; the text must have letters."""
-        code, share = self.library().classify(text)
-        return code, 100 * float(share)
+        return [(code, round(100 * float(share), 1)) for code, share in self.library.rank(text)]
 
     def supports(self, code: str) -> bool:
         """Return True if a language can be identified."""
-        return base_language(code) in self.library().nb_classes
-
-    def best_of(self, text: str, codes: Sequence[str]) -> tuple[str, float]:
-        """Return the best of some languages, and its confidence in percent against all languages."""
-        confidence = dict(self.rank(text))
-        return max(((code, confidence.get(base_language(code), 0.0)) for code in codes), key=lambda pair: pair[1])
+        return base_language(code) in self.library.nb_classes
 
     def source_of(self, text: str, sources: Sequence[str], target_lang: str) -> tuple[str, float]:
-        """Return the language of a text to translate, one of `sources`; or the target, if it surely is in that.
+        """Return the language of a text to translate, one of `sources`, or the target, if it surely is in that.
 
-        A source and a target that differ in region or script alone (pt_PT, pt_BR) are not told apart: it is the source.
+        Its confidence, in percent, is against all languages. A source and a target that differ in region or script
+        alone (pt_PT, pt_BR) are not told apart: it is the source.
         """
-        already, found = self.best_of(text, [target_lang]), self.best_of(text, sources)
-        return already if already[1] > _CONFIDENT and already[1] > found[1] else found
-
-    def library(self) -> "LanguageIdentifier":
-        """Return the loaded identifier."""
-        if self._identifier is None:
-            identifier = copy(_all_languages())
-            identifier.set_languages([code for code in identifier.nb_classes if code in self._candidates])
-            self._identifier = identifier
-        return self._identifier
+        confidence = defaultdict[str, float](float, self.rank(text))
+        found = max(sources, key=lambda code: confidence[base_language(code)])
+        share, already = confidence[base_language(found)], confidence[base_language(target_lang)]
+        return (target_lang, already) if already > max(_CONFIDENT, share) else (found, share)
 
 
 @cache
@@ -78,28 +70,19 @@ def _all_languages() -> "LanguageIdentifier":
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
-class LanguageCheck:
-    """Identification of a model's languages in its translations.
+def wrong_language_share(texts: Sequence[str], target_lang: str, codes: Sequence[str]) -> float | None:
+    """Return the percentage of a model's translations that are in another of its languages, `codes`, than the target.
 
-    Only its own languages are candidates: short sentences are often mistaken for some other one.
+    Only these are candidates: short sentences are often mistaken for some other one. None without py3langid, or if the
+    target or the others cannot be identified.
     """
-
-    def __init__(self, codes: Sequence[str]) -> None:
-        detector = Detector(codes)
-        self._known = {base_language(code) for code in codes if detector.supports(code)}
-        self._identifier = detector.library()
-        self._identifier.set_languages(self._known)
-
-    @classmethod
-    def of(cls, sources: Sequence[str], targets: Sequence[str]) -> "LanguageCheck | None":
-        """Return the check of a model's languages; None without py3langid, or with a single target language."""
-        return cls([*sources, *targets]) if len(targets) > 1 and find_spec("py3langid") else None
-
-    def wrong_share(self, texts: Sequence[str], target_lang: str) -> float | None:
-        """Return the percentage of texts in another language; None if the target or the others are not identified."""
-        target = base_language(target_lang)
-        if target not in self._known or len(self._known) < 2:
-            return None
-        lines = [text for text in texts if any(map(str.isalpha, text))]
-        wrong = sum(self._identifier.classify(line)[0] != target for line in lines)
-        return 100 * int(wrong) / max(len(texts), 1)
+    if find_spec("py3langid") is None:
+        return None
+    identifier, target = copy(_all_languages()), base_language(target_lang)
+    known = set(map(base_language, codes)) & set(identifier.nb_classes)
+    if target not in known or len(known) < 2:
+        return None
+    identifier.set_languages(known)
+    lines = [text for text in texts if any(map(str.isalpha, text))]
+    wrong = sum(identifier.classify(line)[0] != target for line in lines)
+    return 100 * int(wrong) / max(len(texts), 1)

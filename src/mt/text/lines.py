@@ -5,6 +5,7 @@ shifts every pair after it.
 """
 
 import unicodedata
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,9 +19,7 @@ from mt.errors import InputError
 from mt.text.compressed import open_bytes
 
 _MAX_LINE = 2**24  # bytes
-_BOM = b"\xef\xbb\xbf"
 _ARCHIVES = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
-_UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def decode_lines(
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         if number == 1:
             file_start = line[:6]
-            line = line.removeprefix(_BOM)
+            line = line.removeprefix(BOM_UTF8)
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -93,7 +92,7 @@ def _encoding_hint(file_start: bytes) -> str:
     archive = next((kind for magic, kind in _ARCHIVES.items() if file_start.startswith(magic)), None)
     if archive is not None:
         return f"this looks like a {archive} file: unpack it, or name it .gz, .xz or .zst if it is one of these"
-    encoding = "utf-16" if file_start.startswith(_UTF_16_BOMS) else "latin1"
+    encoding = "utf-16" if file_start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "latin1"
     return f"convert the file to UTF-8, for example with `iconv -f {encoding} -t utf-8`"
 
 
@@ -173,26 +172,26 @@ def read_available(stream: BufferedReader, name: str) -> Iterator[list[str]]:
     Raises:
         InputError: a line is not valid UTF-8; valid lines before it are yielded first.
     """
-    pending: list[bytes] = []  # pieces of an unfinished line, joined once, since it may be long
     number = 0
+    for raw in _arriving(stream):
+        lines: list[str] = []
+        try:
+            lines.extend(decode_lines(raw, name, number))
+        except InputError:
+            if lines:
+                yield lines
+            raise
+        yield lines
+        number += len(raw)
+
+
+def _arriving(stream: BufferedReader) -> Iterator[list[bytes]]:
+    pending: list[bytes] = []  # pieces of an unfinished line, joined once, since it may be long
     while chunk := stream.read1(1 << 16):
         first, *others = chunk.split(b"\n")
         pending.append(first)
         if others:
-            complete = [b"".join(pending), *others[:-1]]
+            yield [b"".join(pending), *others[:-1]]
             pending = [others[-1]]
-            yield from _decode_group(complete, name, number)
-            number += len(complete)
     if last := b"".join(pending):
-        yield from _decode_group([last], name, number)
-
-
-def _decode_group(raw: list[bytes], name: str, before: int) -> Iterator[list[str]]:
-    lines: list[str] = []
-    try:
-        lines.extend(decode_lines(raw, name, before))
-    except InputError:
-        if lines:
-            yield lines
-        raise
-    yield lines
+        yield [last]

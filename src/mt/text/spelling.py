@@ -93,7 +93,9 @@ class Spelling:
         are. So do capitalised words, which may be names; where nouns are capitalised, other frequent words that are so
         replace them.
         """
-        unknown = [word for word in WORD.finditer(line) if len(word[0]) >= _MIN_LETTERS and not self._knows(word[0])]
+        unknown = [
+            word for word in WORD.finditer(line) if len(word[0]) >= _MIN_LETTERS and word[0].lower() not in self._known
+        ]
         if not unknown:
             return line
         prose, spans = [match.span(1) for match in _PROSE.finditer(line)], kept(line)
@@ -104,9 +106,6 @@ class Spelling:
                 pieces += [line[end : word.start()], self._corrected(word[0])]
                 end = word.end()
         return "".join([*pieces, line[end:]])
-
-    def _knows(self, word: str) -> bool:
-        return word.lower() in self._known
 
     def _corrected(self, word: str) -> str:
         small = word.lower()

@@ -18,11 +18,11 @@ from html_helpers import checked
 from mt.data import phrasebook
 from mt.data.corpus import Pair
 from mt.extras.doctor.actions import judge, ranked
+from mt.extras.doctor.block_checks import BINS, MAX_COLUMNS, PositionMap
 from mt.extras.doctor.check import CorpusReport, check_corpus
-from mt.extras.doctor.html_report import html_report
-from mt.extras.doctor.map_figure import _ink, score_distribution
+from mt.extras.doctor.html_report import _ink, html_report, score_distribution
 from mt.extras.doctor.misalignment import Block
-from mt.extras.doctor.position_map import BINS, MAX_COLUMNS, PositionMap
+from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.rules import PAIR_RULES
 
 LOST = ("The word caf\ufffd is broken in this sentence.", "Ecco una frase senza difetti.")
@@ -203,7 +203,7 @@ def test_millions_of_pairs_make_no_large_page(tmp_path: Path) -> None:
     scores = rng.normal(-3, 1, pairs).astype(np.float32)
     for finding in report.findings:
         finding.examples[:] = finding.examples * 5000
-    content = html_report(replace(report, maps=[positions], masks=masks, scores=scores))
+    content = html_report(replace(report, maps=[positions], masks=masks, scores=PairScores(scores)))
     assert len(content) < 1_500_000
     assert "score by position" in content
     assert "Scores of the training pairs" in checked(content).text

@@ -34,8 +34,8 @@ from mt.extras.doctor.bitexts import bitexts_of
 from mt.extras.doctor.characters import mojibake, suspicious_characters
 from mt.extras.doctor.check import CorpusReport, Finding, check_corpus
 from mt.extras.doctor.consistency import number_mismatch
-from mt.extras.doctor.examples import Findings
-from mt.extras.doctor.rules import PAIR_RULES, TEXT_RULES, FindingRule
+from mt.extras.doctor.findings import Findings
+from mt.extras.doctor.rules import DROPPED_BY_CLEANING, DROPPED_BY_TRAINING, PAIR_RULES, TEXT_RULES, FindingRule
 from mt.extras.doctor.scripts import foreign_letters, scripts_of
 from mt.extras.doctor.statistics import collect_statistics
 from mt.extras.doctor.text_report import text_report
@@ -573,5 +573,5 @@ def test_the_documentation_lists_the_rules() -> None:
 
 
 def _marks(rule: FindingRule) -> str:
-    marks = {"yes": rule.dropped or rule.name == "row", "train": rule.in_training}
+    marks = {"yes": rule.name in {*DROPPED_BY_CLEANING, "row"}, "train": rule.name in DROPPED_BY_TRAINING}
     return ", ".join(mark for mark, applies in marks.items() if applies)

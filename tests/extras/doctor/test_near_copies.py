@@ -17,8 +17,7 @@ from mt.extras.doctor import checker, near_duplicates, overlaps
 from mt.extras.doctor.check import CorpusReport, check_corpus
 from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.rules import BIT
-from mt.extras.doctor.templates import common_frame, frame_hashes, frequent_words
-from mt.extras.doctor.word_hashes import hash_words
+from mt.extras.doctor.word_hashes import common_frame, frame_hashes, frequent_words, hash_words
 
 WORDS = [
     first + last for first in "ba de fi go hu ka le mi no pu ra se ti vo".split() for last in "lon mar nis".split()

@@ -15,7 +15,7 @@ from conftest import LETTERS, TWO_LANGUAGES, into, made_once
 from data_helpers import lines_in
 from mt.api.corpora import score_corpus
 from mt.errors import InputError
-from mt.extras.doctor import scoring_models
+from mt.extras.doctor import scoring
 
 CONFIG = """\
 name: judged
@@ -199,9 +199,9 @@ def test_each_direction_is_trained_once(
         "training": {"max_steps": 3, "warmup_steps": 1, "device": "cpu", "report": False},
         "evaluation": {"methods": ["greedy"], "metrics": ["bleu"]},
     }
-    small_model = scoring_models.small_model
-    monkeypatch.setattr(scoring_models, "small_model", lambda *each: {**small_model(*each), **smaller})
-    monkeypatch.setattr(scoring_models, "_HELD_OUT", 10)
+    small_model = scoring.small_model
+    monkeypatch.setattr(scoring, "small_model", lambda *each: {**small_model(*each), **smaller})
+    monkeypatch.setattr(scoring, "_HELD_OUT", 10)
     corpus(tmp_path, 300, 0, shortest=3)
     own, other = languages
     train: list[dict[str, object]] = [{"source": "train.en", "target": "train.xx"}]

@@ -15,15 +15,25 @@ from mt.config.loading import as_yaml
 from mt.data.corpus import line_texts
 from mt.extras.doctor.check import CorpusReport, Finding
 from mt.extras.doctor.clean import dropping_rules
-from mt.extras.doctor.examples import Example
-from mt.extras.doctor.rules import BIT, DROPPABLE, ERROR, NOTE, PAIR_RULES, PREVENTING, WARNING, FindingRule
+from mt.extras.doctor.findings import SPLITS, Example
+from mt.extras.doctor.rules import (
+    BIT,
+    DROPPABLE,
+    DROPPED_BY_TRAINING,
+    ERROR,
+    NOTE,
+    PAIR_RULES,
+    PREVENTING,
+    WARNING,
+    FindingRule,
+)
 
 _WEIGHTS = {ERROR: 100.0, WARNING: 1.0, NOTE: 0.01}
 _RULE_WEIGHTS = {
     "identical": 10.0,
     **dict.fromkeys(("misaligned", "swapped", "wrong-language", "wrong-script", "language"), 3.0),
 }
-_HELD_OUT = ("valid", "test")
+_HELD_OUT = SPLITS[1:]
 _HELD_OUT_WEIGHT = 0.1  # of a fault in validation or test text: it blurs scores only
 _LEAKS = ("leak", "near-leak", "side-leak")
 _DOUBTFUL = ("numbers", "unusual-ratio", "short", "many-targets", "many-sources")  # perhaps no translations
@@ -73,7 +83,7 @@ def ranked(report: CorpusReport) -> list[Finding]:
     )
 
 
-def harm(report: CorpusReport, finding: Finding, splits: Sequence[str] = ("train", "valid", "test")) -> float:
+def harm(report: CorpusReport, finding: Finding, splits: Sequence[str] = SPLITS) -> float:
     """Return the harm of a finding; training pairs that training drops by itself do none."""
     rule, sizes, total = finding.rule, report.pairs, 0.0
     for split in splits:
@@ -87,7 +97,7 @@ def harm(report: CorpusReport, finding: Finding, splits: Sequence[str] = ("train
 
 def dropped_by_training(report: CorpusReport, rule: FindingRule) -> bool:
     """Report whether `mt train` drops such training pairs itself."""
-    return rule.in_training and (rule.name != "duplicate" or report.config.data.drop_duplicates)
+    return rule.name in DROPPED_BY_TRAINING and (rule.name != "duplicate" or report.config.data.drop_duplicates)
 
 
 def _reason(report: CorpusReport) -> str:

@@ -1,16 +1,23 @@
-"""Alignment of two text files: into a table of sentence pairs, or of their lines where the numbers of them differ."""
+"""Alignment of two text files: their sentences, their lines where the numbers of them differ, or their words."""
 
+import re
 from collections import Counter
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
 from mt.console import table
 from mt.data.paired_texts import LineText
+from mt.data.word_alignment import Words, align_words
 from mt.errors import InputError
 from mt.extras.doctor.alignment import Link, align, in_step_until, table_cells, with_gaps
 from mt.storage import atomic
-from mt.text.lines import TextIssue, read_lines
+from mt.text.lines import TextIssue, read_lines, read_parallel
+from mt.text.words import WORD
 
+_SPACED = re.compile(r"\S+")
 _MAX_LINES = 300_000  # of a side
 _MAX_CELLS = 250_000_000  # 5 bytes each
 _IN_STEP, _MARGIN = 2000, 20  # lines aligned with those after them for their words, and those that may change
@@ -90,3 +97,38 @@ def _lines(source: LineText, target: LineText, start: int, end: int) -> tuple[li
 
 def _ignored(fault: TextIssue) -> None:
     """Accept a line that is not UTF-8."""
+
+
+def _units(lines: Iterable[str]) -> tuple[Words, list[list[int | None]]]:
+    """Return the words and marks of all lines, and of each line's the word between spaces that they belong to."""
+    vocab: dict[str, int] = {}
+    ids, starts, places = list[int](), [0], list[list[int | None]]()
+    for line in lines:
+        places.append([])
+        for number, found in enumerate(_SPACED.finditer(line)):
+            units = WORD.findall(found[0].lower())
+            ids += [vocab.setdefault(unit, len(vocab)) for unit in units]
+            is_mark = not any(map(str.isalnum, found[0]))
+            # A mark at a word says nothing about that word.
+            places[-1] += [number if is_mark or unit[0].isalnum() else None for unit in units]
+        starts.append(len(ids))
+    return Words(np.array(ids, np.int64), np.array(starts)), places
+
+
+def write_word_links(source: Path, target: Path, output: Path) -> str:
+    """Write a line of links for each pair of lines, and return a summary.
+
+    Words are what white space separates, counted from 0, the source's first. Raises InputError if a file is missing
+    or not UTF-8, they differ in their numbers of lines, or there is no word in them.
+    """
+    sides = [_units(lines) for lines in zip(*read_parallel(source, target), strict=True)]
+    if len(sides) < 2 or not all(len(words.ids) for words, _ in sides):
+        raise InputError(f"{source} and {target}: no words to align", "give two files of sentences")
+    words, places = zip(*sides, strict=True)
+    lines, linked, n_words = 0, 0, sum(len(set(line) - {None}) for line in places[1])
+    with atomic.new_file(output) as write:
+        for links, src, tgt in zip(align_words(*words), *places, strict=True):
+            found = sorted({(src[s], tgt[t]) for s, t in links if src[s] is not None and tgt[t] is not None})
+            write(" ".join(f"{s}-{t}" for s, t in found).encode() + b"\n")
+            lines, linked = lines + 1, linked + len({t for _, t in found})
+    return f"{lines:,} pairs of lines, {linked / max(1, n_words):.0%} of the target words linked"

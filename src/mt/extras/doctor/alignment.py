@@ -15,7 +15,7 @@ import numpy as np
 
 from mt.data.lexicon import Array, Lexicon, Side, learn_lexicon
 from mt.data.token_store import ranges
-from mt.extras.doctor.pair_evidence import density_ratios
+from mt.extras.doctor.pair_evidence import log_density_ratio
 
 # Source and target lines of a step, and the logarithm of its prior to that of one to one: near Gale and Church's table
 # 5 for lines left out, and rarer merges, chosen on validation text.
@@ -55,16 +55,13 @@ def align(sources: Sequence[str], targets: Sequence[str]) -> list[Link]:
     none = np.zeros(0, np.int64)
     centre = np.linspace(0, len(targets), len(sources) + 1).round().astype(np.int64)
     band = _first_band(len(sources), len(targets))
-    aligner = _Aligner(source, target, learn_lexicon(source, target, none, none), _first_evidence)
-    links, centre = aligner.best(centre, band)
+    links, centre = _Aligner(source, target, learn_lexicon(source, target, none, none)).best(centre, band)
     for number in range(_PASSES):  # the first ones may be far off
         known = np.array([(link.source[0], link.target[0]) for link in links if _is_single(link)], np.int64)
         if len(known) < _MIN_KNOWN:
             break
         lexicon = learn_lexicon(source, target, known[:, 0], known[:, 1])
-        aligner = _Aligner(source, target, lexicon, _first_evidence)
-        aligner.evidence = aligner.learned_evidence(known)
-        links, centre = aligner.best(centre, _NEXT_BAND if number else band)
+        links, centre = _Aligner(source, target, lexicon, known).best(centre, _NEXT_BAND if number else band)
     return links
 
 
@@ -126,28 +123,22 @@ def _first_evidence(gains: Array, deviations: Array) -> Array:
 
 
 class _Aligner:
-    """Scores steps with a lexicon, and finds the best sequence of them."""
+    """Scores steps with a lexicon, and finds the best sequence of them; known pairs of lines (P, 2) teach evidence."""
 
-    def __init__(self, source: Side, target: Side, lexicon: Lexicon, evidence: Evidence) -> None:
-        self.source, self.target, self.evidence = source, target, evidence
+    def __init__(self, source: Side, target: Side, lexicon: Lexicon, known: Array | None = None) -> None:
+        self.source, self.target = source, target
         self._first = np.searchsorted(lexicon[0], np.arange(len(source.vocab) + 1))
         self._translations, self._gains = lexicon[1:]
         self._weights = np.zeros(len(target.vocab) + 1)  # of each target word, for one source line
         self._typical = math.log((target.characters.sum() + 10) / (source.characters.sum() + 10))
+        self._evidence = _first_evidence if known is None else self._learned_evidence(known)
 
-    def learned_evidence(self, known: Array) -> Evidence:
+    def _learned_evidence(self, known: Array) -> Evidence:
         """Return the evidence as the known pairs of lines (P, 2), and pairs of lines far apart, have it."""
         far = np.stack([known[:, 0], np.roll(known[:, 1], _UNRELATED)], axis=1)
         right, unrelated = (self._features(pairs) for pairs in (known, far))
-        tables = [density_ratios(a, b) for a, b in zip(right, unrelated, strict=True)]
-
-        def evidence(gains: Array, deviations: Array) -> Array:
-            total: Array = np.zeros(np.broadcast(gains, deviations).shape)
-            for (edges, ratios), values in zip(tables, (gains, deviations), strict=True):
-                total = total + ratios[np.searchsorted(edges, values, side="right")]
-            return np.clip(total, -_BOUND, _BOUND)
-
-        return evidence
+        of_gain, of_deviation = map(log_density_ratio, right, unrelated)
+        return lambda gains, deviations: np.clip(of_gain(gains) + of_deviation(deviations), -_BOUND, _BOUND)
 
     def _features(self, pairs: Array) -> tuple[Array, Array]:
         gains = np.array([self._line_gains([i], j, j + 1)[0] for i, j in pairs.tolist()])
@@ -188,7 +179,6 @@ class _Aligner:
         origins, scores = np.zeros(cells[-1], np.int8), np.zeros(cells[-1], np.float32)
         for i, (low, high) in enumerate(bounds):
             row = rows[i % 3]
-            row[:] = -np.inf if i < 3 else row
             if i >= 3:
                 row[bounds[i - 3][0] + pad : bounds[i - 3][1] + pad + 1] = -np.inf
             here = slice(low + pad, high + pad + 1)
@@ -213,8 +203,6 @@ class _Aligner:
     def _step_evidence(self, i: int, low: int, high: int) -> Array:
         """Return the evidence of each move that ends behind source line i - 1 and target lines `low` to `high` - 1."""
         evidence = np.zeros((len(MOVES), high - low + 1))
-        if i == 0:
-            return evidence
         start = max(0, low - 2)
         counts, characters = self.target.counts[start:high], self.target.characters[start:high]
         ends = np.arange(low, high + 1)
@@ -226,7 +214,7 @@ class _Aligner:
             last, first = ends - start, np.maximum(0, ends - start - n_tgt)
             gain, words, length = (total[last] - total[first] for total in totals)
             source_length = float(self.source.characters[lines].sum())
-            evidence[move] = self.evidence(gain / np.maximum(1, words), self._deviations(source_length, length))
+            evidence[move] = self._evidence(gain / np.maximum(1, words), self._deviations(source_length, length))
         return evidence
 
     def _traced(self, origins: Array, scores: Array, first: Array) -> tuple[list[Link], Array]:

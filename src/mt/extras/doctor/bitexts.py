@@ -1,5 +1,6 @@
 """Bitexts of a configuration, read as in training, except that reading continues after a fault."""
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -13,18 +14,15 @@ from mt.data.paired_texts import LineText, read_texts
 from mt.errors import InputError
 from mt.extras.doctor.align_files import parting_line
 from mt.extras.doctor.alignment import Link
-from mt.extras.doctor.examples import Example, Findings, Location
+from mt.extras.doctor.findings import SPLITS, Example, Findings, Location
 from mt.extras.doctor.misalignment import SEGMENT, Block, unpaired_lines
 from mt.extras.doctor.repair import repaired
 from mt.extras.doctor.scripts import scripts_of
 from mt.text.compressed import open_bytes
 from mt.text.lines import IssueHandler, TextIssue, refuse_pipe
 
-SPLITS = ("test", "valid", "train")  # in reading order: held-out text before the training text it must not be in
-
 MIN_SCORE = -3.0  # of linked lines that are a pair
-_BLOCK = 2**20  # bytes
-_BOM = b"\xef\xbb\xbf"
+_BLOCK, _MAX_LINE = 2**20, 2**24  # bytes
 
 
 class RawPair(NamedTuple):
@@ -45,6 +43,12 @@ class RawPair(NamedTuple):
     def cleaned(self) -> Pair:
         """Return the pair as training reads it."""
         return one_line(self.source), one_line(self.target)
+
+    def changed(self, source: str, target: str, *repairs: str) -> "RawPair":
+        """Return the pair with repaired sides."""
+        before = self.before if self.repairs else (self.source, self.target)
+        names = tuple(dict.fromkeys((*self.repairs, *repairs)))
+        return self._replace(source=source, target=target, repairs=names, before=before)
 
 
 @dataclass(frozen=True)
@@ -81,11 +85,9 @@ class Bitext:
     @property
     def files(self) -> tuple[str, str]:
         """Return the display names of the two sides."""
-        root = Path(self.data.root)
-        if isinstance(self.source, PairFiles):
-            return str(root / self.source.source), str(root / self.source.target)
-        if isinstance(self.source, TableFile):
-            return (str(root / self.source.file),) * 2
+        if isinstance(self.source, PairFiles | TableFile):
+            paths = [str(Path(self.data.root, name)) for name in self.source.files.values()]
+            return paths[0], paths[-1]
         split = getattr(self.source, "split", "")
         return (f"{self.source.name} ({split})" if split else self.source.name,) * 2
 
@@ -113,9 +115,10 @@ class Bitext:
 def bitexts_of(data: DataConfig, repair: bool = False) -> list[Bitext]:
     """Return all sources of a configuration, those of the training text to be repaired or not.
 
-    A split taken from the training text has none. Raises InputError for a pipe.
+    The training text, which held-out text must not be in, is the last. A split taken from it has none. Raises
+    InputError for a pipe.
     """
-    sources = ((split, getattr(data, split)) for split in SPLITS)
+    sources = ((split, getattr(data, split)) for split in reversed(SPLITS))
     own = ((split, each) for split, each in sources if isinstance(each, tuple))
     bitexts = [
         Bitext(split, number, source, data, repair and split == "train")
@@ -200,11 +203,7 @@ def _lines_with_faults(text: LineText) -> Iterator[tuple[str, str]]:
 def _swapped_back(pairs: Iterator[RawPair], blocks: Sequence[tuple[int, int]]) -> Iterator[RawPair]:
     lines = set(chain.from_iterable(range(*block) for block in blocks))
     for index, raw in enumerate(pairs):
-        if raw.error or index not in lines:
-            yield raw
-        else:
-            before = raw.before if raw.repairs else (raw.source, raw.target)
-            yield raw._replace(source=raw.target, target=raw.source, repairs=(*raw.repairs, "swapped"), before=before)
+        yield raw if raw.error or index not in lines else raw.changed(raw.target, raw.source, "swapped")
 
 
 def realigned(pairs: Iterator[RawPair], blocks: Sequence[Block]) -> Iterator[RawPair]:
@@ -219,12 +218,8 @@ def realigned(pairs: Iterator[RawPair], blocks: Sequence[Block]) -> Iterator[Raw
                     shifts[line - start] = block.shift
         for index, (here, shift) in enumerate(zip(segment, shifts, strict=True)):
             other = segment[index + shift]
-            if not shift or here.error or other.error:
-                yield here
-            else:
-                before = here.before if here.repairs else (here.source, here.target)
-                repairs = tuple(dict.fromkeys((*here.repairs, "alignment")))
-                yield here._replace(target=other.target, repairs=repairs, before=before)
+            stays = not shift or here.error or other.error
+            yield here if stays else here.changed(here.source, other.target, "alignment")
         start += len(segment)
 
 
@@ -232,18 +227,22 @@ def _repaired(raw: RawPair, scripts: Sequence[frozenset[str]]) -> RawPair:
     (src, first), (tgt, second) = (
         repaired(text, needed) for text, needed in zip((raw.source, raw.target), scripts, strict=True)
     )
-    if not (first or second):
-        return raw
-    before = raw.before if raw.repairs else (raw.source, raw.target)
-    repairs = tuple(dict.fromkeys([*raw.repairs, *first, *second]))
-    return raw._replace(source=src, target=tgt, repairs=repairs, before=before)
+    return raw.changed(src, tgt, *first, *second) if first or second else raw
 
 
 def check_bytes(bitext: Bitext, findings: Findings) -> None:
     """Add byte order marks and CR LF to `findings`; unreadable files are left to `read_bitext`."""
     for path in bitext.text_files():
+        lines, crlf, first = 0, 0, 0
         try:
-            has_bom, crlf, first = _scan_file(path)
+            with open_bytes(path) as stream:
+                block = stream.readline(_MAX_LINE)
+                has_bom = block.startswith(BOM_UTF8)
+                while block:  # of whole lines
+                    if not crlf and b"\r\n" in block:
+                        first = lines + block.count(b"\n", 0, block.index(b"\r\n")) + 1
+                    lines, crlf = lines + block.count(b"\n"), crlf + block.count(b"\r\n")
+                    block = stream.read(_BLOCK) + stream.readline(_MAX_LINE)
         except (OSError, InputError):
             continue
         if has_bom:
@@ -251,18 +250,3 @@ def check_bytes(bitext: Bitext, findings: Findings) -> None:
         if crlf:
             note = f"{path}: {crlf:,} lines, the first is line {first:,}"
             findings.add("crlf", Example(bitext.split, (), note), crlf)
-
-
-def _scan_file(path: Path) -> tuple[bool, int, int]:
-    """Return whether a byte order mark starts the file, the number of CR LF, and the line of the first."""
-    has_bom, crlf, line, last = False, 0, 1, b""
-    with open_bytes(path) as stream:
-        while block := stream.read(_BLOCK):
-            has_bom = has_bom or (not last and block.startswith(_BOM))
-            joined = last + block
-            if not crlf:
-                position = joined.find(b"\r\n")
-                line += joined.count(b"\n", len(last), len(joined) if position < 0 else position)
-            crlf += joined.count(b"\r\n")
-            last = block[-1:]
-    return has_bom, crlf, line

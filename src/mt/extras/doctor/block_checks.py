@@ -1,10 +1,14 @@
-"""Blocks of wrong lines: in another language, with their sides swapped, or out of step."""
+"""Blocks of wrong lines: in another language, with their sides swapped, or out of step; and maps of training texts.
+
+N pairs   C columns of a map, each a part of the text   B bins of a value
+"""
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, pairwise
+from math import log
 from typing import Any
 
 import numpy as np
@@ -12,19 +16,58 @@ from numpy.typing import NDArray
 
 from mt.config import PairFiles, TableFile
 from mt.data.corpus import line_texts
+from mt.data.lexicon import Array
 from mt.extras.doctor.align_files import line_links
 from mt.extras.doctor.bitexts import Bitext, read_bitext
 from mt.extras.doctor.checker import workers_for
-from mt.extras.doctor.examples import Example, Findings
+from mt.extras.doctor.findings import Example, Findings
 from mt.extras.doctor.language_blocks import LanguageBlock, language_blocks
 from mt.extras.doctor.misalignment import SEGMENT, Block, misaligned_blocks
-from mt.extras.doctor.position_map import PositionMap
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.statistics import BitextStatistics
 from mt.system.workers import in_order
 
+MAX_COLUMNS, BINS = 480, 40
+# The range of each value that the bins cover (evidence in nats); what is beyond counts for the first or last bin.
+_RANGES = {"evidence": (-12.0, 12.0), "length ratio": (-log(4), log(4))}
+
 _PARTS = 4  # of a text, for each process
 _Lines = NDArray[np.bool_]
+
+
+@dataclass
+class PositionMap:
+    """Counts of a training text's pairs by position and value, (B, C) for each, and its blocks out of step.
+
+    It takes memory of a fixed size.
+    """
+
+    pairs: int
+    blocks: list[Block] = field(default_factory=list)
+    counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+
+    @property
+    def n_columns(self) -> int:
+        return min(MAX_COLUMNS, self.pairs)
+
+    def add(self, start: int, evidence: Array, log_ratio: Array) -> None:
+        """Count the pairs from `start` on by their values, both (N,)."""
+        for (name, limits), values in zip(_RANGES.items(), (evidence, log_ratio), strict=True):
+            self.counts[name] = self.counts.get(name, 0) + self.density(start, values, *limits)
+
+    def merge(self, other: "PositionMap") -> None:
+        """Add the counts and blocks of other pairs of the same text."""
+        self.blocks += other.blocks
+        for name, counts in other.counts.items():
+            self.counts[name] = self.counts.get(name, 0) + counts
+
+    def density(self, start: int, values: Array, low: float, high: float) -> NDArray[np.int64]:
+        """Count values (N,) of the pairs from `start` on by bin and column (B, C); NaN is left out."""
+        columns = np.arange(start, start + len(values)) * self.n_columns // self.pairs
+        known = ~np.isnan(values)
+        bins = ((values[known] - low) / (high - low) * BINS).clip(0, BINS - 1).astype(np.int64)
+        counts = np.bincount(bins * self.n_columns + columns[known], minlength=BINS * self.n_columns)
+        return counts.reshape(BINS, self.n_columns)
 
 
 def with_blocks(bitext: Bitext) -> Bitext:
@@ -32,8 +75,8 @@ def with_blocks(bitext: Bitext) -> Bitext:
     texts = line_texts(bitext.source, bitext.data)
     if len(texts) == 1:
         bitext = replace(bitext, links=line_links(*texts[0]))
-    found = language_blocks((pair.cleaned() for pair in read_bitext(bitext)), bitext.languages)
-    bitext = replace(bitext, swapped=tuple((block.start, block.end) for block in found if block.side is None))
+    swapped = (block for block in _search_languages(bitext) if block.side is None)
+    bitext = replace(bitext, swapped=tuple((block.start, block.end) for block in swapped))
     return replace(bitext, blocks=tuple(misaligned_blocks(pair.cleaned() for pair in read_bitext(bitext))))
 
 
@@ -52,12 +95,11 @@ def check_blocks(
     masks, maps = [np.zeros(0, np.uint64)], list[PositionMap]()
     for one, number in zip(statistics, n_parts, strict=True):
         lines = {rule: np.zeros(one.pairs, np.bool_) for rule in ("wrong-language", "swapped", "misaligned")}
-        foreign, blocks, positions = next(results), list[Block](), PositionMap(one.pairs)
-        for found, counted in islice(results, number):
-            blocks += found
-            positions.merge(counted)
+        foreign, positions = next(results), PositionMap(one.pairs)
+        for part in islice(results, number):
+            positions.merge(part)
         _add_languages(one.bitext, foreign, lines, findings)
-        _add_alignment(one.bitext, blocks, foreign, positions, lines["misaligned"], findings)
+        _add_alignment(one.bitext, foreign, positions, lines["misaligned"], findings)
         mask = np.zeros(one.pairs, np.uint64)
         for rule, marked in lines.items():
             findings.counts[rule][one.bitext.split] += int(marked.sum())
@@ -76,16 +118,16 @@ def _parts(pairs: int, most: int) -> list[tuple[int, int]]:
 
 
 def _search_languages(bitext: Bitext) -> list[LanguageBlock]:
-    return list(language_blocks((pair.cleaned() for pair in read_bitext(bitext)), bitext.languages))
+    return language_blocks((pair.cleaned() for pair in read_bitext(bitext)), bitext.languages)
 
 
-def _search_alignment(bitext: Bitext, n_pairs: int, start: int, end: int) -> tuple[list[Block], PositionMap]:
-    """Return the blocks out of step in a part of a text, and its map; nothing for a bitext that is read repaired."""
+def _search_alignment(bitext: Bitext, n_pairs: int, start: int, end: int) -> PositionMap:
+    """Return the map of a part of a text; an empty one for a bitext that is read repaired."""
     positions = PositionMap(n_pairs)
-    if bitext.repair:
-        return [], positions
-    pairs = (pair.cleaned() for pair in islice(read_bitext(bitext), start, end))
-    return list(misaligned_blocks(pairs, positions.add, start)), positions
+    if not bitext.repair:
+        pairs = (pair.cleaned() for pair in islice(read_bitext(bitext), start, end))
+        positions.blocks.extend(misaligned_blocks(pairs, positions.add, start))
+    return positions
 
 
 def _add_languages(
@@ -104,30 +146,28 @@ def _add_languages(
 
 def _add_alignment(
     bitext: Bitext,
-    found: Sequence[Block],
     foreign: Sequence[LanguageBlock],
     positions: PositionMap,
     lines: _Lines,
     findings: Findings,
 ) -> None:
-    """Add blocks out of step, but for those in another language.
+    """Add blocks out of step, and drop those in another language from the map.
 
     Of a bitext that is read repaired, only pairs that have no certain translation are marked.
     """
     if bitext.repair:
         lines[bitext.unpaired()] = True
         return
-    blocks = tuple(
+    positions.blocks = [
         block
-        for block in found
+        for block in positions.blocks
         if 2 * sum(other.overlap(block.start, block.end) for other in foreign) < block.end - block.start
-    )
-    positions.blocks.extend(blocks)
-    for block in blocks:
+    ]
+    for block in positions.blocks:
         lines[block.start : block.end] = True
         if not (block.swapped and block.shift and block.shift < 0):  # it was named with the other one
             findings.examples.add("misaligned", Example(bitext.split, (), block.described(*bitext.files)))
-    unpaired = replace(bitext, blocks=blocks).unpaired()
+    unpaired = replace(bitext, blocks=tuple(positions.blocks)).unpaired()
     if bitext.split == "train":
         findings.repairable["misaligned"] += int(lines.sum()) - int(lines[unpaired].sum())
 

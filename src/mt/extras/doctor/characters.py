@@ -17,11 +17,16 @@ _CHARACTER_CLASSES = {
 }
 _SUSPICIOUS = re.compile("|".join(f"(?P<{name}>[{members}])" for name, members in _CHARACTER_CLASSES.items()))
 
-# Scripts that need the zero-width joiner and non-joiner, or the zero-width space.
-_JOINING = frozenset("Arab Syrc Thaa Mong Deva Beng Guru Gujr Orya Taml Telu Knda Mlym Sinh Khmr Mymr Tibt".split())
-_UNSPACED = frozenset("Khmr Thai Laoo Mymr Tibt".split())
-_RIGHT_TO_LEFT = frozenset("Arab Hebr Syrc Thaa Nkoo".split())
-_JOINERS = "\u200c\u200d"
+# Scripts that need a class of characters, or a single one.
+_NEEDED_BY = {
+    "bidi": frozenset("Arab Hebr Syrc Thaa Nkoo".split()),
+    **dict.fromkeys(
+        "\u200c\u200d",  # joiners
+        frozenset("Arab Syrc Thaa Mong Deva Beng Guru Gujr Orya Taml Telu Knda Mlym Sinh Khmr Mymr Tibt".split()),
+    ),
+    "\u200b": frozenset("Khmr Thai Laoo Mymr Tibt".split()),  # the zero-width space
+    "\u180e": frozenset({"Mong"}),  # the vowel separator
+}
 _EMOJI = re.compile("[\u2190-\u2bff\ufe0f\U0001f000-\U0001faff]")
 
 # The continuation bytes of UTF-8 decoded as Windows-1252 or Latin-1.
@@ -65,18 +70,12 @@ def suspicious_characters(text: str, scripts: frozenset[str]) -> Iterator[Issue]
 
 
 def _is_legitimate(name: str, text: str, position: int, scripts: frozenset[str]) -> bool:
-    if name == "line_break":  # the reader strips those around a sentence
-        return text[position] in "\r\n" and position >= len(text.rstrip("\r\n"))
-    if name == "bidi":
-        return not scripts.isdisjoint(_RIGHT_TO_LEFT)
-    if name != "zero_width":
-        return False
     character = text[position]
-    if character in _JOINERS and not scripts.isdisjoint(_JOINING):
-        return True
-    if character == "\u200b" and not scripts.isdisjoint(_UNSPACED):
-        return True
-    if character == "\u180e" and "Mong" in scripts:  # the vowel separator
+    if name == "line_break":  # the reader strips those around a sentence
+        return character in "\r\n" and position >= len(text.rstrip("\r\n"))
+    if name != "zero_width":
+        return not scripts.isdisjoint(_NEEDED_BY.get(name, ()))
+    if not scripts.isdisjoint(_NEEDED_BY.get(character, ())):
         return True
     if character >= "\U000e0000":  # tag characters spell the flag of a region
         return text.find("\U0001f3f4", 0, position) >= 0

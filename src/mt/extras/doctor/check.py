@@ -3,7 +3,8 @@
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,13 @@ from numpy.typing import NDArray
 from mt.config import Config, FromTrain, is_synthetic
 from mt.console import log
 from mt.extras.doctor.bitexts import bitexts_of
-from mt.extras.doctor.block_checks import check_blocks, with_blocks
-from mt.extras.doctor.checker import check_pairs
+from mt.extras.doctor.block_checks import PositionMap, check_blocks, with_blocks
+from mt.extras.doctor.checker import add_repetitions, check_pairs
 from mt.extras.doctor.coverage import Coverage, measure_coverage
-from mt.extras.doctor.examples import Example, Findings
+from mt.extras.doctor.findings import SPLITS, Example, Findings
+from mt.extras.doctor.overlaps import RepetitionFinder
 from mt.extras.doctor.pair_scores import PairScores
-from mt.extras.doctor.position_map import PositionMap
-from mt.extras.doctor.rules import BIT, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, FindingRule
+from mt.extras.doctor.rules import BIT, DROPPED_BY_TRAINING, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, FindingRule
 from mt.extras.doctor.statistics import (
     BitextStatistics,
     collect_statistics,
@@ -50,17 +51,18 @@ class CorpusReport:
     findings: list[Finding]  # the most severe first
     coverage: Coverage | None  # None without training text
     masks: NDArray[np.uint64]  # rule bits of every training pair (N,)
-    maps: list[PositionMap] = field(default_factory=list)  # of each training text, as in `statistics`
-    scores: NDArray[np.float32] | None = None  # of every training pair (N,), NaN where there is none
-    min_score: float | None = None  # the least that stays, if that is one number
+    maps: list[PositionMap]  # of each training text
+    scores: PairScores | None  # of every training pair
 
     @property
     def pairs(self) -> dict[str, int]:
         """Return the number of pairs of each split."""
-        sizes = dict.fromkeys(("train", "valid", "test"), 0)
-        for one in self.statistics:
-            sizes[one.bitext.split] += one.pairs
-        return sizes
+        return {split: sum(one.pairs for one in self.statistics if one.bitext.split == split) for split in SPLITS}
+
+    @property
+    def training(self) -> list[BitextStatistics]:
+        """Return the statistics of each training text."""
+        return [one for one in self.statistics if one.bitext.split == "train"]
 
     @property
     def refused(self) -> bool:
@@ -93,56 +95,45 @@ def check_corpus(
     log.info("reading the corpus")
     sources = Counter(bitext.split for bitext in bitexts)
     statistics = [collect_statistics(b, findings, max(MAX_SAMPLE // sources[b.split], 100)) for b in bitexts]
-    coverage, files = None, None
-    with tempfile.TemporaryDirectory(prefix="mt-check-") as name:
-        folder = Path(name)
-        if any(one.sample for one in statistics if one.bitext.split == "train"):
-            description, tokenizers = load_tokenizers(config, runs, statistics)
-            files = write_tokenizers(tokenizers, folder)
+    with (
+        tempfile.TemporaryDirectory(prefix="mt-check-") as folder,
+        closing(RepetitionFinder(Path(folder), dropped_for, max_per_template)) as finder,
+    ):
+        tokenizers = load_tokenizers(config, runs, statistics)
+        files = tokenizers and write_tokenizers(tokenizers[1], Path(folder))
         criteria = criteria_by_direction(config, statistics, files)
-        if files is not None:
-            coverage = measure_coverage(description, tokenizers, statistics, criteria, findings)
+        coverage = tokenizers and measure_coverage(*tokenizers, statistics, criteria, findings)
         in_blocks, maps = check_blocks(statistics, findings)
-        masks = check_pairs(statistics, criteria, findings, folder, in_blocks, dropped_for, scores, max_per_template)
+        masks = check_pairs(statistics, criteria, findings, finder, in_blocks, scores)
+        add_repetitions(statistics, findings, finder, masks, scores)
     _check_usable(config, statistics, masks, findings)
     _check_back_translations(config, statistics, findings)
-    judged = (None, None) if scores is None else (scores.values, scores.threshold)
-    return CorpusReport(config, statistics, _collect(findings), coverage, masks, maps, *judged)
+    return CorpusReport(config, statistics, _collect(findings), coverage, masks, maps, scores)
 
 
 def _check_usable(
     config: Config, statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings
 ) -> None:
     """Add an error for each split that would have no pair."""
-    problems: list[tuple[str, str]] = []
-    usable = (masks & np.uint64(sum(BIT[rule.name] for rule in PAIR_RULES if rule.in_training) | BIT["encoding"])) == 0
+    usable = (masks & np.uint64(sum(BIT[name] for name in (*DROPPED_BY_TRAINING, "encoding")))) == 0
     held_out = {"valid": config.data.valid, "test": config.data.test}
     split_off = sum(isinstance(sources, FromTrain) for sources in held_out.values())
-    distinct = len(set[str]().union(*(one.sources for one in statistics if one.bitext.split == "train")))
-    if not np.any(usable):
-        problems.append(("train", "no pair that training would take"))
-    elif distinct <= split_off:
-        problems.append(("train", "perhaps no pair is left when those for validation and test are split off"))
+    training = [one for one in statistics if one.bitext.split == "train"]
+    parts = np.split(usable, np.cumsum([one.pairs for one in training])[:-1])
+    used = {one.bitext.direction for one, part in zip(training, parts, strict=True) if part.any()}
+    if not used:
+        problems = [("train", "no pair that training would take")]
+    elif len(set[str]().union(*(one.sources for one in training))) <= split_off:
+        problems = [("train", "perhaps no pair is left when those for validation and test are split off")]
     else:
-        unused = sorted(
-            {one.bitext.direction for one in statistics if one.bitext.split == "train"} - _usable(statistics, usable)
-        )
+        unused = sorted({one.bitext.direction for one in training} - used)
         word = "of" if len(config.data.source_lang) > 1 else "into"
-        problems += [("train", f"no pair {word} {name} that training would take") for name in unused]
+        problems = [("train", f"no pair {word} {name} that training would take") for name in unused]
     for split, sources in held_out.items():
         if isinstance(sources, tuple) and not any(one.pairs for one in statistics if one.bitext.split == split):
             problems.append((split, "no sentence pair in it"))
     for split, message in problems:
         findings.add("no-pairs", Example(split, (), f"data.{split}: {message}"))
-
-
-def _usable(statistics: Sequence[BitextStatistics], usable: NDArray[np.bool_]) -> set[str]:
-    """Return the directions with usable training pairs; `usable` (N,) has all training pairs in order."""
-    training = [one for one in statistics if one.bitext.split == "train"]
-    ends = np.cumsum([one.pairs for one in training]).tolist()
-    return {
-        one.bitext.direction for one, end in zip(training, ends, strict=True) if usable[end - one.pairs : end].any()
-    }
 
 
 def _check_back_translations(config: Config, statistics: Sequence[BitextStatistics], findings: Findings) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 from operator import attrgetter
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +13,13 @@ from mt.console import progress
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, RawPair, read_bitext
 from mt.extras.doctor.characters import excerpt
-from mt.extras.doctor.chunks import Chunk, ChunkResult, Criteria
-from mt.extras.doctor.examples import Example, Findings, Location
+from mt.extras.doctor.findings import Chunk, ChunkResult, Criteria, Example, Findings, Location
 from mt.extras.doctor.overlaps import HeldOutIndex, RepetitionFinder
 from mt.extras.doctor.pair_checks import check_chunk
 from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.statistics import BitextStatistics
-from mt.extras.doctor.templates import common_frame
+from mt.extras.doctor.word_hashes import common_frame
 from mt.system.cpus import usable_cores
 from mt.system.workers import in_order
 
@@ -34,63 +32,21 @@ def check_pairs(
     statistics: Sequence[BitextStatistics],
     criteria: dict[str, Criteria],
     findings: Findings,
-    folder: Path,
-    in_blocks: NDArray[np.uint64],
-    dropped_for: frozenset[str],
-    scores: PairScores | None = None,
-    max_per_template: int = 0,
-) -> NDArray[np.uint64]:
-    """Read the bitexts again, add to `findings`, and return the rule bits of all training pairs (N,).
-
-    Args:
-        criteria: by target language.
-        folder: for temporary files.
-        in_blocks: rule bits of the training pairs (N,) that `check_blocks` has found and counted.
-        dropped_for: a pair that breaks one of these rules is not the first of those equal to it.
-        scores: of all training pairs; the best near-duplicate stays, and the best source of a target with many. Raises
-            InputError if they are those of other pairs.
-        max_per_template: pairs of a template that do not break the rule.
-    """
-    chunks = _chunks(statistics, criteria, findings.examples.limit)
-    with RepetitionFinder(folder, dropped_for, max_per_template) as finder:
-        total = sum(one.pairs for one in statistics)
-        masks = _check_chunks(chunks, total, criteria, findings, finder, in_blocks, scores)
-        values = None if scores is None else scores.values
-        if values is not None and len(values) != len(masks):
-            raise InputError(f"{len(values):,} scores of {len(masks):,} training pairs", "score this text again")
-        repetitions = list(finder.find(findings.examples.limit, values))
-    shown = {pair for repetition in repetitions for group in repetition.groups for pair in group.pairs}
-    locations = _locate([one.bitext for one in statistics], shown)
-    for repetition in repetitions:
-        masks[repetition.pairs] |= np.uint64(BIT[repetition.rule])
-        findings.counts[repetition.rule]["train"] += len(repetition.pairs)
-        for group in repetition.groups:
-            sides = tuple(chain.from_iterable(locations[pair] for pair in group.pairs))
-            note = f"{group.size:,} different" if repetition.rule not in ("duplicate", "near-duplicate") else ""
-            if repetition.rule == "template":
-                frames = (common_frame([place.text for place in sides[side::2]]) for side in (0, 1))
-                note, sides = f"{group.size:,} pairs: {' / '.join(frames)}", sides[:4]
-            findings.examples.add(repetition.rule, Example("train", sides, note))
-    return masks
-
-
-def workers_for(pairs: int) -> int:
-    """Return the number of processes to examine so many pairs with."""
-    return 1 if pairs < _SINGLE_PROCESS else min(usable_cores(), _MAX_WORKERS)
-
-
-def _check_chunks(
-    chunks: Iterator[Chunk],
-    total: int,
-    criteria: dict[str, Criteria],
-    findings: Findings,
     finder: RepetitionFinder,
     in_blocks: NDArray[np.uint64],
     scores: PairScores | None,
 ) -> NDArray[np.uint64]:
-    """Add to `findings` and `finder`; return the rule bits of the training pairs."""
+    """Read the bitexts again, add to `findings` and `finder`, and return the rule bits of all training pairs (N,).
+
+    Args:
+        criteria: by target language.
+        in_blocks: rule bits of the training pairs (N,) that `check_blocks` has found and counted.
+        scores: of all training pairs. Raises InputError if they are those of other pairs.
+    """
+    total = sum(one.pairs for one in statistics)
     held_out = {"test": HeldOutIndex(), "valid": HeldOutIndex()}
     masks = [np.zeros(0, np.uint64)]
+    chunks = _chunks(statistics, criteria, findings.examples.limit)
     with progress(total=total, unit="pair", desc="checking", unit_scale=True) as bar:
         for chunk, result in in_order(check_chunk, chunks, workers_for(total)):
             for split, index in held_out.items():
@@ -108,7 +64,40 @@ def _check_chunks(
                 finder.add(chunk, result)
                 masks.append(result.masks)
             bar.update(len(chunk.pairs))
+    if scores is not None and len(scores.values) != (pairs := sum(map(len, masks))):
+        raise InputError(f"{len(scores.values):,} scores of {pairs:,} training pairs", "score this text again")
     return np.concatenate(masks)
+
+
+def add_repetitions(
+    statistics: Sequence[BitextStatistics],
+    findings: Findings,
+    finder: RepetitionFinder,
+    masks: NDArray[np.uint64],
+    scores: PairScores | None,
+) -> None:
+    """Add repeated pairs and sentences of the training text to `findings` and to the rule bits of its pairs (N,).
+
+    With scores, the best near-duplicate stays, and the best source of a target with many.
+    """
+    repetitions = list(finder.find(findings.examples.limit, None if scores is None else scores.values))
+    shown = {pair for repetition in repetitions for group in repetition.groups for pair in group.pairs}
+    locations = _locate([one.bitext for one in statistics], shown)
+    for repetition in repetitions:
+        masks[repetition.pairs] |= np.uint64(BIT[repetition.rule])
+        findings.counts[repetition.rule]["train"] += len(repetition.pairs)
+        for group in repetition.groups:
+            sides = tuple(chain.from_iterable(locations[pair] for pair in group.pairs))
+            note = f"{group.size:,} different" if repetition.rule not in ("duplicate", "near-duplicate") else ""
+            if repetition.rule == "template":
+                frames = (common_frame([place.text for place in sides[side::2]]) for side in (0, 1))
+                note, sides = f"{group.size:,} pairs: {' / '.join(frames)}", sides[:4]
+            findings.examples.add(repetition.rule, Example("train", sides, note))
+
+
+def workers_for(pairs: int) -> int:
+    """Return the number of processes to examine so many pairs with."""
+    return 1 if pairs < _SINGLE_PROCESS else min(usable_cores(), _MAX_WORKERS)
 
 
 def _exchanged(chunk: Chunk, criteria: dict[str, Criteria]) -> Iterator[Chunk]:
@@ -122,8 +111,8 @@ def _exchanged(chunk: Chunk, criteria: dict[str, Criteria]) -> Iterator[Chunk]:
 def _add_result(findings: Findings, chunk: Chunk, result: ChunkResult) -> None:
     for rule, bit in BIT.items():
         findings.counts[rule][chunk.split] += int(np.count_nonzero(result.masks & np.uint64(bit)))
-    for rule in result.examples.by_rule:
-        findings.examples.add(rule, *result.examples.of(rule))
+    for (rule, _), examples in result.examples.found.items():
+        findings.examples.add(rule, *examples)
     if chunk.split == "train":
         findings.repairable.update(result.repairable)
     findings.pairs[chunk.split] += len(chunk.pairs)

@@ -17,10 +17,10 @@ from mt.config.loading import as_yaml
 from mt.console import log
 from mt.data.token_store import SIDES
 from mt.errors import InputError
-from mt.extras.doctor.bitexts import Bitext, bitexts_of, read_bitext
+from mt.extras.doctor.bitexts import Bitext, RawPair, bitexts_of, read_bitext
 from mt.extras.doctor.characters import visible
 from mt.extras.doctor.check import CorpusReport
-from mt.extras.doctor.rules import BIT, PAIR_RULES, PREVENTING
+from mt.extras.doctor.rules import BIT, DROPPED_BY_CLEANING, PAIR_RULES, PREVENTING
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest, sha256
 from mt.storage.output_path import require_replaceable
@@ -48,7 +48,7 @@ def dropping_rules(keep: Iterable[str], drop: Iterable[str]) -> frozenset[str]:
     keep, drop = frozenset(keep), frozenset(drop)
     if both := keep & drop:
         raise InputError(f"--keep {min(both)} and --drop {min(both)} contradict each other", "give one of them")
-    return (frozenset(rule.name for rule in PAIR_RULES if rule.dropped) - keep) | drop
+    return (DROPPED_BY_CLEANING - keep) | drop
 
 
 def check_output(output: Path, data: DataConfig, *inputs: Path) -> None:
@@ -86,7 +86,7 @@ def write_clean(
     if not np.any(masks == 0):
         raise InputError("data.train: no pair would be left", "see `mt data check`, and --keep some of them")
     check_output(output, report.config.data)
-    bitexts = [one.bitext for one in report.statistics if one.bitext.split == "train"]
+    bitexts = [one.bitext for one in report.training]
     with atomic.new_folder(output, made_by=_MADE_BY) as partial:
         counts, repairs = _write_pairs(bitexts, masks, partial)
         for name, text in pages.items():
@@ -107,49 +107,39 @@ def _write_pairs(
 
     Dropped pairs go to dropped/RULE.tsv, repaired ones before and after to repaired/REPAIR.tsv.
     """
-    counts, repairs, index = Counter[str](), Counter[str](), 0
+    counts, repairs, remaining = Counter[str](), Counter[str](), iter(masks)
+    tables: dict[str, TextIO] = {}
+    for name in ("dropped", "repaired"):
+        (folder / name).mkdir()
     with ExitStack() as files:
-        dropped = _Tables(files, folder / "dropped", "file\tline\tsource\ttarget\n")
-        columns = "file\tline\tsource before\ttarget before\tsource\ttarget\n"
-        repaired = _Tables(files, folder / "repaired", columns)
+
+        def add_row(name: str, bitext: Bitext, raw: RawPair, **sides: str) -> None:
+            row = {"file": (raw.files or bitext.files)[0], "line": str(raw.line), **sides}
+            if name not in tables:
+                tables[name] = files.enter_context((folder / f"{name}.tsv").open("w", encoding="utf-8"))
+                print(*row, sep="\t", file=tables[name])
+            print(*map(visible, row.values()), sep="\t", file=tables[name])  # it escapes tabs and line breaks, too
+
         for bitext in bitexts:
             names = _names(bitext, bitexts)
             with (folder / names[0]).open("wb") as source, (folder / names[1]).open("wb") as target:
                 for raw in read_bitext(bitext):
                     src, tgt = raw.cleaned()
-                    mask = int(masks[index]) if index < len(masks) else 0
-                    index += 1
-                    if mask:
+                    if mask := int(next(remaining, 0)):
                         rule = next(rule.name for rule in PAIR_RULES if mask & BIT[rule.name])
                         counts[rule] += 1
-                        dropped.write(rule, (raw.files or bitext.files)[0], str(raw.line), src, tgt)
+                        add_row(f"dropped/{rule}", bitext, raw, source=src, target=tgt)
                         continue
                     counts["kept"] += 1
                     source.write(src.encode() + b"\n")
                     target.write(tgt.encode() + b"\n")
                     for repair in raw.repairs:
                         repairs[repair] += 1
-                        file = (raw.files or bitext.files)[0]
-                        repaired.write(repair, file, str(raw.line), *raw.before, src, tgt)
-    if index != len(masks):
+                        before = dict(zip(("source before", "target before"), raw.before, strict=True))
+                        add_row(f"repaired/{repair}", bitext, raw, **before, source=src, target=tgt)
+    if counts.total() != len(masks):
         raise InputError("data.train: the text changed while it was read", "run the command again")
     return counts, repairs
-
-
-class _Tables:
-    """Tables in a folder, one for each reason."""
-
-    def __init__(self, files: ExitStack, folder: Path, header: str) -> None:
-        folder.mkdir()
-        self._files, self._folder, self._header = files, folder, header
-        self._tables: dict[str, TextIO] = {}
-
-    def write(self, reason: str, *cells: str) -> None:
-        if reason not in self._tables:
-            path = self._folder / f"{reason}.tsv"
-            self._tables[reason] = self._files.enter_context(path.open("w", encoding="utf-8"))
-            self._tables[reason].write(self._header)
-        self._tables[reason].write("\t".join(map(visible, cells)) + "\n")  # it escapes tabs and line breaks, too
 
 
 def _names(bitext: Bitext, bitexts: Sequence[Bitext]) -> tuple[str, str]:

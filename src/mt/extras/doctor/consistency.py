@@ -43,7 +43,8 @@ def number_mismatch(src: str, tgt: str, languages: tuple[str, str]) -> str:
             added.discard(right)
     if missing and added:
         return f"{_listing(missing)} and {_listing(added)}"
-    return _listing(number for number in missing | added if not _often_in_words(number))
+    often_in_words = (number for number in missing | added if len(number) <= 2 or number.endswith("00"))
+    return _listing((missing | added).difference(often_in_words))
 
 
 def _canonical(number: str, myriads: bool) -> str:
@@ -65,10 +66,6 @@ def _equivalent(left: str, right: str) -> bool:
         return False
     hours = int(left), int(right)
     return max(hours) < 2 * _HALF_DAY and abs(hours[0] - hours[1]) == _HALF_DAY
-
-
-def _often_in_words(number: str) -> bool:
-    return len(number) <= 2 or number.endswith("00")
 
 
 def _listing(numbers: Iterable[str]) -> str:

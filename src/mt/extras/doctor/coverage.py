@@ -8,8 +8,7 @@ from mt.data.token_store import SIDES
 from mt.data.tokenizer import UNK_ID, TokenizerPair, normalized
 from mt.data.tokenizer_kinds import TextTokenizer
 from mt.extras.doctor.characters import excerpt, visible
-from mt.extras.doctor.chunks import Criteria
-from mt.extras.doctor.examples import Example, Findings, Location
+from mt.extras.doctor.findings import Criteria, Example, Findings, Location
 from mt.extras.doctor.statistics import BitextStatistics
 
 RARE = "rare-characters"

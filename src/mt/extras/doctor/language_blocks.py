@@ -19,7 +19,7 @@ import numpy as np
 from mt.data.corpus import Pair
 from mt.data.lexicon import Array
 from mt.extras.doctor.line_languages import LineScorer, confusable, scorer_for
-from mt.extras.doctor.pair_evidence import density_ratios
+from mt.extras.doctor.pair_evidence import log_density_ratio
 from mt.text.languages import base_language, language_name
 
 _SEGMENT = 50_000  # pairs in memory together
@@ -159,8 +159,8 @@ def _by_corpus(scorer: LineScorer, sides: Sequence[Sequence[str]], swapped: Sequ
     source, target = (np.concatenate([odds[side][~moved[side]], odds[1 - side][moved[1 - side]]]) for side in (0, 1))
     if not len(source) or not len(target):
         return [np.zeros(len(sides[0]))] * 2
-    edges, ratios = density_ratios(target, source)
-    evidence = [np.clip(ratios[np.searchsorted(edges, side, side="right")], -_BOUND, _BOUND) for side in odds]
+    log_ratio = log_density_ratio(target, source)
+    evidence = [np.clip(log_ratio(side), -_BOUND, _BOUND) for side in odds]
     return [evidence[0], -evidence[1]]
 
 
@@ -171,12 +171,8 @@ def _runs(gains: Array) -> Iterator[tuple[int, int, float]]:
         return
     total = best = 0.0
     start = end = line = 0
-    values, promising = gains.tolist(), np.append(np.flatnonzero(gains > 0), len(gains))
+    values = gains.tolist()
     while line < len(values):
-        if total == 0.0:  # no run begins with a line that brings nothing
-            start = line = int(promising[np.searchsorted(promising, line)])
-            if line == len(values):
-                return
         total += values[line]
         line += 1
         if total > best:

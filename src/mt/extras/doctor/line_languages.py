@@ -9,16 +9,13 @@ in step, which takes 3 microseconds a line.
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mt.data.lexicon import Array
 from mt.text.language_id import Detector
 from mt.text.languages import LANGUAGE_NAMES, base_language
 from mt.text.lines import nfc
-
-Array = NDArray[Any]
 
 MAX_BYTES = 120  # of a line, which are enough
 _BATCH = 2000  # lines whose scores fit the cache
@@ -49,7 +46,7 @@ class LineScorer:
     """
 
     def __init__(self, detector: Detector) -> None:
-        library = detector.library()
+        library = detector.library
         self.languages = list(library.nb_classes)
         probabilities = np.asarray(library.nb_ptc, np.float32)
         self.table = np.ascontiguousarray(np.concatenate([probabilities, np.zeros_like(probabilities[:1])]))

@@ -10,13 +10,12 @@ looks for the lines of blocks that belong nowhere near, among the lines of the o
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 
 import numpy as np
 
 from mt.data.lexicon import Array, Side
-from mt.extras.doctor.moved_blocks import likely_shifts, repeated_from
-from mt.extras.doctor.pair_evidence import PairEvidence
+from mt.extras.doctor.pair_evidence import PairEvidence, likely_shifts, repeated_from
 
 SEGMENT = 200_000  # pairs in memory together; no block reaches from one segment into the next
 _SHIFTS = tuple(range(-3, 4))
@@ -27,9 +26,6 @@ _MIN_LINES, _LONG = 3, 20
 _MARGIN = 10  # lines around a block that are looked at again with it
 _NEGLIGIBLE = 0.01  # share of wrong pairs with which a lexicon can be learned
 _SURE = 3.0  # nats by which a line belongs to its block rather than to the one beside it
-
-
-Observer = Callable[[int, Array, Array], None]
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ class Block:
 
 
 def misaligned_blocks(
-    pairs: Iterable[tuple[str, str]], observe: Observer | None = None, before: int = 0
+    pairs: Iterable[tuple[str, str]], observe: Callable[[int, Array, Array], None] | None = None, before: int = 0
 ) -> Iterator[Block]:
     """Find blocks of pairs that are out of step with the rest; a corpus of less than 300 pairs teaches too little.
 
@@ -205,15 +201,10 @@ def conflicts(shifts: Array, support: Array, unsure: Array) -> Array:
 def _blocks(shifts: Array) -> Iterator[Block]:
     """Yield the runs of shifts other than 0, one for those that follow each other."""
     bounds = [0, *(np.flatnonzero(np.diff(shifts)) + 1).tolist(), len(shifts)]
-    runs: list[Block] = []
-    for start, end in (*pairwise(bounds), (len(shifts), len(shifts))):
-        shift = int(shifts[start]) if start < end else 0
-        if shift:
-            runs.append(Block(start, end, None if shift == _NOWHERE else shift))
-            continue
-        if runs and runs[-1].end - runs[0].start >= _MIN_LINES:
+    for is_wrong, spans in groupby(pairwise(bounds), key=lambda span: shifts[span[0]] != 0):
+        runs = [Block(start, end, None if shifts[start] == _NOWHERE else int(shifts[start])) for start, end in spans]
+        if is_wrong and runs[-1].end - runs[0].start >= _MIN_LINES:
             yield from _joined(runs)
-        runs = []
 
 
 def _joined(runs: list[Block]) -> Iterator[Block]:

@@ -7,6 +7,8 @@ one word of ten may differ. Such sets share three of the few rarest words of eit
 N pairs looked up   H pairs held out   V distinct words of these
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,16 +26,13 @@ _FILTER = 2**20  # bits of a filter for words that are in no held-out pair
 class NearCopyIndex:
     """The words of held-out pairs, numbered from the rarest on; it takes some 500 bytes a pair."""
 
-    def __init__(self) -> None:
-        self._size, self._parts, self._stale = 0, [(np.zeros(0, np.int64), np.zeros(0, np.uint64))], True
-
-    def add(self, words: tuple[Words, Words]) -> None:
-        pairs, hashes = _joined(words)
-        self._parts.append((pairs + self._size, hashes))
-        self._size, self._stale = self._size + len(words[0].counts), True
-
-    def _build(self) -> None:
-        pairs, hashes = map(np.concatenate, zip(*self._parts, strict=True))
+    def __init__(self, chunks: Sequence[tuple[Words, Words]]) -> None:
+        self._size, parts = 0, [(np.zeros(0, np.int64), np.zeros(0, np.uint64))]
+        for chunk in chunks:
+            pairs, hashes = _joined(chunk)
+            parts.append((pairs + self._size, hashes))
+            self._size += len(chunk[0].counts)
+        pairs, hashes = map(np.concatenate, zip(*parts, strict=True))
         self._vocabulary, inverse, counts = np.unique(hashes, return_inverse=True, return_counts=True)
         self._ranks = np.argsort(np.argsort(counts))  # the number of each word
         self._members = _distinct(pairs * len(counts) + self._ranks[inverse])  # pair * V + word
@@ -44,12 +43,9 @@ class NearCopyIndex:
         self._pairs_of = pairs[np.argsort(words, kind="stable")]  # with the first word, with the second, ...
         self._filter = np.zeros(_FILTER, bool)
         self._filter[self._vocabulary % np.uint64(_FILTER)] = True
-        self._stale = False
 
     def find(self, words: tuple[Words, Words], wanted: NDArray[np.bool_]) -> Array:
         """Return the index of a near copy of each wanted pair (N,), or -1."""
-        if self._stale:
-            self._build()
         n_pairs, n_words, n_held = len(wanted), len(self._vocabulary), self._size
         pairs, hashes = _joined(words)
         counts = np.bincount(pairs, minlength=n_pairs)

@@ -5,13 +5,15 @@ Two targets that differ in one word share one of these (deletion neighbourhoods;
 """
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.duplicates import HashPartitions
-from mt.extras.doctor.chunks import ChunkResult
+from mt.extras.doctor.findings import ChunkResult
 from mt.extras.doctor.word_hashes import Hashes, mixed
 
 _MIN_WORDS, _MAX_WORDS = 9, 250  # of a target that is compared without one word: one of nine may differ
@@ -68,12 +70,10 @@ class NearDuplicateFinder:
         self._sketches = [sketches]
         pairs, groups = self._groups(sketches["target"], left_out)
         order = np.lexsort((groups, rank[pairs]))
-        pairs, groups = pairs[order], groups[order].tolist()
-        ends = np.flatnonzero(np.diff(pairs, append=-1)) + 1
+        ordered = zip(pairs[order].tolist(), groups[order].tolist(), strict=True)
         kept: dict[int, list[tuple[int, int, int]]] = {}
-        start = 0
-        for end, pair in zip(ends.tolist(), pairs[ends - 1].tolist(), strict=True):
-            own, start = groups[start:end], end
+        for pair, members in groupby(ordered, key=itemgetter(0)):
+            own = [group for _, group in members]
             bits, words = int.from_bytes(sketches["bits"][pair].tobytes(), "big"), int(sketches["words"][pair])
             for first, other_bits, other_words in (each for group in own for each in kept.get(group, ())):
                 # A Jaccard index of 0.8: of all words of both, one of nine is on one side only. Each has two bits.

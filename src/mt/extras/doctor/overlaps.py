@@ -1,8 +1,8 @@
 """Pairs in common with other text, and repeated pairs and sentences, found by their hashes."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 
@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.duplicates import HashPartitions
-from mt.extras.doctor.chunks import HASHES, Chunk, ChunkResult
+from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult
 from mt.extras.doctor.near_copies import NearCopyIndex
 from mt.extras.doctor.near_duplicates import NearDuplicateFinder
 from mt.extras.doctor.rules import BIT
-from mt.extras.doctor.templates import MIN_FAMILY
-from mt.extras.doctor.word_hashes import positions_in
+from mt.extras.doctor.word_hashes import MIN_FAMILY, Words, positions_in
 
 _MIN_VARIANTS = 4  # different translations of one sentence that are reported
 _SHOWN = 4  # of them in an example
@@ -30,18 +29,27 @@ class HeldOutIndex:
     """The pairs of the validation or test text, in both directions if the corpus has them; some 500 bytes each."""
 
     def __init__(self) -> None:
-        self._hashes = np.zeros(0, HASHES)
-        self._chunks: list[tuple[int, str, list[int]]] = []  # pairs before, file, lines
-        self._order: dict[str, NDArray[np.int64]] = {}
-        self._words = NearCopyIndex()
+        self._places: list[str] = []
+        self._usable, self._words = [np.zeros(0, HASHES)], list[tuple[Words, Words]]()
 
     def add(self, chunk: Chunk, result: ChunkResult) -> None:
-        self._chunks.append((len(self._hashes), chunk.files[0], chunk.lines))
+        """Add the pairs of a chunk, before anything is looked for."""
+        self._places += [f"{chunk.files[0]}:{line}" for line in chunk.lines]
         usable = result.hashes.copy()
         usable[(result.masks & np.uint64(_DROPPED_FIRST)) > 0] = 0
-        self._words.add(result.words)
-        self._hashes = np.concatenate([self._hashes, usable])
-        self._order = {}
+        self._usable.append(usable)
+        self._words.append(result.words)
+
+    @cached_property
+    def _near_copies(self) -> NearCopyIndex:
+        return NearCopyIndex(self._words)
+
+    @cached_property
+    def _sorted(self) -> dict[str, tuple[NDArray[np.uint64], NDArray[np.int64]]]:
+        """Return the hashes of each kind in ascending order, and the pairs that have them."""
+        hashes = np.concatenate(self._usable)
+        orders = {name: np.argsort(hashes[name], kind="stable") for name in HASHES.names or ()}
+        return {name: (hashes[name][order], order) for name, order in orders.items()}
 
     def find_leaks(self, chunk: Chunk, result: ChunkResult) -> None:
         """Add the pairs of a chunk that are in this index to its result, each by its closest match only."""
@@ -50,7 +58,7 @@ class HeldOutIndex:
         exact = self._lookup("pair", hashes["pair"], candidates & (hashes["letters"] != 0))
         candidates &= exact < 0
         near = self._lookup("letters", hashes["letters"], candidates)
-        near = np.where(near < 0, self._words.find(result.words, candidates & (near < 0)), near)
+        near = np.where(near < 0, self._near_copies.find(result.words, candidates & (near < 0)), near)
         candidates &= near < 0
         source = self._lookup("src_letters", hashes["src_letters"], candidates)
         target = self._lookup("tgt_letters", hashes["tgt_letters"], candidates & (source < 0))
@@ -63,22 +71,14 @@ class HeldOutIndex:
             leaked = np.flatnonzero(matches >= 0)
             result.masks[leaked] |= np.uint64(BIT[rule])
             for index in leaked[: chunk.max_examples].tolist():
-                note = f"{relation} in {self._location(int(matches[index]))}"
+                note = f"{relation} in {self._places[matches[index]]}"
                 result.examples.add(rule, chunk.example(index, note))
 
     def _lookup(self, name: str, wanted: NDArray[np.uint64], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the index of a pair with each masked hash, or -1."""
-        if name not in self._order:
-            self._order[name] = np.argsort(self._hashes[name], kind="stable")
-        order = self._order[name]
-        if not len(order):
-            return np.full(len(wanted), -1)
-        positions = positions_in(wanted, self._hashes[name][order])
-        return np.where(mask & (wanted != 0) & (positions >= 0), order[positions], -1)
-
-    def _location(self, index: int) -> str:
-        before, file, lines = next(chunk for chunk in reversed(self._chunks) if chunk[0] <= index)
-        return f"{file}:{lines[index - before]}"
+        hashes, order = self._sorted[name]
+        positions = positions_in(wanted, hashes)
+        return np.where(mask & (wanted != 0) & (positions >= 0), np.append(order, -1)[positions], -1)
 
 
 @dataclass(frozen=True)
@@ -99,13 +99,13 @@ class Repetition:
     groups: list[Group]
 
 
-class RepetitionFinder(AbstractContextManager["RepetitionFinder"]):
+class RepetitionFinder:
     """Repeated pairs and sentences of the training text, without pairs that break a rule in `dropped_for`.
 
-    A context, since it keeps files in `folder`. Of a template, `max_per_template` pairs do not break the rule.
+    It keeps files in `folder` until `close`. Of a template, `max_per_template` pairs do not break the rule.
     """
 
-    def __init__(self, folder: Path, dropped_for: frozenset[str], max_per_template: int = 0) -> None:
+    def __init__(self, folder: Path, dropped_for: frozenset[str], max_per_template: int) -> None:
         dropped = sum(BIT[rule] for rule in dropped_for if rule not in _REPETITIONS)
         self._dropped = np.uint64(_DROPPED_FIRST | dropped)
         self._drops_near_duplicates, self._max_per_template = "near-duplicate" in dropped_for, max_per_template
@@ -113,7 +113,7 @@ class RepetitionFinder(AbstractContextManager["RepetitionFinder"]):
         self._near_duplicates, self._frames = NearDuplicateFinder(folder), HashPartitions(folder, _FRAME)
         self._pairs = 0  # added
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._near_duplicates.close()
         for records in (*self._sides.values(), self._frames):
             records.close()
@@ -195,31 +195,26 @@ class _SortedRecords:
 
     def duplicates(self, max_groups: int) -> Repetition:
         """Return all but the first of equal pairs."""
-        later = np.flatnonzero(~self._new_pair)
         starts = np.flatnonzero(self._new_pair)
-        groups = []
-        for position in later[np.argsort(self._index[later])][:max_groups].tolist():
-            first = starts[np.searchsorted(starts, position) - 1]
-            pairs = [int(self._index[first]), int(self._index[position])]
-            groups.append(Group((pairs[1],), pairs, 2))
-        return Repetition("duplicate", self._index[later], groups)
+        firsts = np.repeat(self._index[starts], np.diff(starts, append=len(self._index)))
+        firsts, later = firsts[~self._new_pair], self._index[~self._new_pair]
+        shown = np.argsort(later)[:max_groups]
+        both = zip(firsts[shown].tolist(), later[shown].tolist(), strict=True)
+        return Repetition("duplicate", later, [Group((b,), [a, b], 2) for a, b in both])
 
     def variants(self, rule: str, max_groups: int, scores: NDArray[np.float32] | None) -> Repetition:
         """Return all pairs of a sentence with many different translations; with scores (N,), all but the best."""
+        bounds = np.flatnonzero(np.append(self._new_hash, True))
         sentence = np.cumsum(self._new_hash) - 1
         different = np.bincount(sentence, weights=self._new_pair).astype(np.int64)
-        starts = np.flatnonzero(self._new_hash)
         groups = []
         for group in np.argsort(-different, kind="stable")[:max_groups].tolist():
-            size = int(different[group])
-            if size < _MIN_VARIANTS:
-                break
-            end = starts[group + 1] if group + 1 < len(starts) else len(self._index)
-            members = np.arange(starts[group], end)
-            pairs = np.sort(self._index[members[self._new_pair[members]]])[:_SHOWN].tolist()
-            groups.append(Group((-size, pairs[0]), pairs, size))
+            members, size = slice(bounds[group], bounds[group + 1]), int(different[group])
+            if size >= _MIN_VARIANTS:
+                pairs = np.sort(self._index[members][self._new_pair[members]])[:_SHOWN].tolist()
+                groups.append(Group((-size, pairs[0]), pairs, size))
         broken = different[sentence] >= _MIN_VARIANTS
-        if scores is not None and len(starts):
+        if scores is not None and len(sentence):
             own = np.nan_to_num(scores[self._index], nan=-np.inf)
-            broken &= (own < np.maximum.reduceat(own, starts)[sentence]) | (own == -np.inf)
+            broken &= (own < np.maximum.reduceat(own, bounds[:-1])[sentence]) | (own == -np.inf)
         return Repetition(rule, self._index[broken], groups)

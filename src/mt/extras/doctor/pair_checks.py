@@ -1,6 +1,7 @@
 """Checks of single pairs, run in worker processes."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from hashlib import blake2b
@@ -14,19 +15,15 @@ from mt.data.cleaning import EMPTY, GRACE, pair_hash, reason_to_drop
 from mt.data.corpus import Pair, one_line
 from mt.data.token_store import sentence_tokens
 from mt.data.tokenizer_kinds import read_tokenizer
-from mt.extras.doctor.characters import markup, mojibake, suspicious_characters
-from mt.extras.doctor.chunks import HASHES, Chunk, ChunkResult, Criteria
+from mt.extras.doctor.characters import Issue, markup, mojibake, suspicious_characters
 from mt.extras.doctor.consistency import end_mismatch, number_mismatch
-from mt.extras.doctor.examples import Examples
+from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult, Criteria, Examples
 from mt.extras.doctor.line_languages import other_languages
 from mt.extras.doctor.repair import REPAIRABLE, repaired
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.scripts import foreign_letters
-from mt.extras.doctor.templates import frame_hashes
-from mt.extras.doctor.word_hashes import hash_words
+from mt.extras.doctor.word_hashes import frame_hashes, hash_words
 from mt.text.lines import nfc
-
-PairIssue = tuple[str, str, int | None, int]  # rule, note, side (None for both), position
 
 _MIN_COPIED = 20  # letters of a copied sentence; a shorter one may be a name
 _MIN_COMPARED = 12  # bytes of letters; shorter sentences are everyday phrases
@@ -42,36 +39,35 @@ def check_chunk(chunk: Chunk) -> ChunkResult:
     pairs = [(one_line(src), one_line(tgt)) for src, tgt in chunk.pairs]
     target_lang = chunk.criteria.languages[1]
     words = hash_words([src for src, _ in pairs]), hash_words([tgt for _, tgt in pairs], target_lang)
-    frames = frame_hashes(words, chunk.criteria.frequent)
-    result = ChunkResult(np.zeros(0, np.uint64), np.zeros(0, HASHES), words, frames, Examples(chunk.max_examples))
-    digests = []
+    examples, repairable, digests = Examples(chunk.max_examples), Counter[str](), []
 
-    def add(index: int, issue: PairIssue) -> None:
-        rule, note, side, position = issue
+    def add(index: int, rule: str, note: str, side: int | None = None, position: int = 0) -> None:
         if not masks[index] & BIT[rule]:
             masks[index] |= BIT[rule]
-            if result.examples.wants(rule, chunk.split):
-                result.examples.add(rule, chunk.example(index, note, side, position))
+            if examples.wants(rule, chunk.split):
+                examples.add(rule, chunk.example(index, note, side, position))
 
     for index, (raw, pair) in enumerate(zip(chunk.pairs, pairs, strict=True)):
         digests.append(_digests(pair, chunk.criteria.direction))
         if error := chunk.encoding_errors.get(index):
             side = int("\ufffd" not in raw[0])
-            add(index, ("encoding", error, side, raw[side].find("\ufffd")))
+            add(index, "encoding", error, side, raw[side].find("\ufffd"))
             continue
-        for issue in _issues(raw, pair, chunk.criteria):
-            add(index, issue)
+        for side, (text, scripts) in enumerate(zip(raw, chunk.criteria.scripts, strict=True)):
+            for rule, position, note in chain(_repairable_issues(text, scripts), foreign_letters(text, scripts)):
+                add(index, rule, note, side, position)
+        for rule, note in _compare_sides(pair, chunk.criteria):
+            add(index, rule, note)
         if masks[index] & _REPAIRABLE_BITS:
-            result.repairable.update(_repairable(raw, masks[index], chunk.criteria))
+            repairable.update(_repairable(raw, masks[index], chunk.criteria))
     for side in (side for side in (0, 1) if chunk.criteria.detectable[side]):
         for index, note in other_languages([pair[side] for pair in pairs], chunk.criteria.languages, side):
             if index not in chunk.encoding_errors:
-                add(index, ("language", note, side, 0))
+                add(index, "language", note, side)
     for index, note in _too_long(chunk, pairs):
-        add(index, ("too-long", note, None, 0))
-    result.masks = np.array(masks, np.uint64)
-    result.hashes = np.frombuffer(b"".join(digests), HASHES)
-    return result
+        add(index, "too-long", note)
+    hashes, frames = np.frombuffer(b"".join(digests), HASHES), frame_hashes(words, chunk.criteria.frequent)
+    return ChunkResult(np.array(masks, np.uint64), hashes, words, frames, examples, repairable)
 
 
 def _repairable(raw: Pair, mask: int, criteria: Criteria) -> Iterator[str]:
@@ -79,17 +75,12 @@ def _repairable(raw: Pair, mask: int, criteria: Criteria) -> Iterator[str]:
     found = {rule for rule in REPAIRABLE if mask & BIT[rule]}
     for text, scripts in zip(raw, criteria.scripts, strict=True):
         text, _ = repaired(text, scripts)
-        found -= {rule for rule, *_ in chain(suspicious_characters(text, scripts), mojibake(text), markup(text))}
+        found -= {rule for rule, *_ in _repairable_issues(text, scripts)}
     yield from found
 
 
-def _issues(raw: Pair, pair: Pair, criteria: Criteria) -> Iterator[PairIssue]:
-    for side, (text, scripts) in enumerate(zip(raw, criteria.scripts, strict=True)):
-        issues = (suspicious_characters(text, scripts), mojibake(text), markup(text), foreign_letters(text, scripts))
-        for rule, position, note in chain(*issues):
-            yield rule, note, side, position
-    for rule, note in _compare_sides(pair, criteria):
-        yield rule, note, None, 0
+def _repairable_issues(text: str, scripts: frozenset[str]) -> Iterator[Issue]:
+    return chain(suspicious_characters(text, scripts), mojibake(text), markup(text))
 
 
 def _compare_sides(pair: Pair, criteria: Criteria) -> Iterator[tuple[str, str]]:

@@ -1,20 +1,27 @@
-"""Evidence that two lines translate each other, learned from the corpus itself.
+"""Evidence that two lines translate each other, learned from the corpus itself, and where lines may belong.
 
 N lines   K shifts
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from mt.data.cleaning import GRACE
 from mt.data.lexicon import Array, Lexicon, Side, learn_lexicon
 from mt.data.token_store import ranges
+from mt.extras.doctor.word_hashes import positions_in
 
 _UNRELATED = (37, -53)  # lines so far apart are no translations
 _CHUNK = 40_000  # lines scored together
 _BINS = 24
 _BOUND = 5.0  # nats that a single line can give
+
+_RARE = 50  # lines with a word, at most, for which they are compared
+_VOTERS = 50  # lines that vote together
+_MIN_VOTES, _BEST, _MAX_SHIFTS = 5, 3, 12
+_MIN_REPEATED = 0.8  # of a block's lines
+_MAX_REPEATS = 20  # of a line
 
 
 class PairEvidence:
@@ -30,10 +37,11 @@ class PairEvidence:
         known = np.flatnonzero(in_step)
         self.forward = learn_lexicon(source, target, known, known)
         self._backward = learn_lexicon(target, source, known, known)
-        self._typical = np.median(np.log((target.characters + GRACE) / (source.characters + GRACE)))
+        self._log_ratios = np.log((target.characters + GRACE) / (source.characters + GRACE))
+        self._typical = np.median(self._log_ratios)
         self._in_step, *unrelated = self._features((0, *_UNRELATED), 0, len(source.counts))
-        self._tables = [
-            density_ratios(self._in_step[kind][in_step], np.concatenate([each[kind] for each in unrelated]))
+        self._log_densities = [
+            log_density_ratio(self._in_step[kind][in_step], np.concatenate([each[kind] for each in unrelated]))
             for kind in (0, 1)
         ]
 
@@ -48,12 +56,10 @@ class PairEvidence:
 
     def in_step(self) -> tuple[Array, Array]:
         """Return the evidence for the pairs as they are, unbounded, and their log ratios of lengths, both (N,)."""
-        log_ratios = np.log((self.target.characters + GRACE) / (self.source.characters + GRACE))
-        return self._ratios(self._in_step), log_ratios
+        return self._ratios(self._in_step), self._log_ratios
 
     def _ratios(self, features: tuple[Array, Array]) -> Array:
-        tables = zip(self._tables, features, strict=True)
-        total: Array = np.sum([ratio[np.searchsorted(edges, x, side="right")] for (edges, ratio), x in tables], axis=0)
+        total: Array = np.sum([f(x) for f, x in zip(self._log_densities, features, strict=True)], axis=0)
         return total
 
     def _features(self, shifts: Sequence[int], start: int, end: int) -> list[tuple[Array, Array]]:
@@ -71,7 +77,7 @@ class PairEvidence:
         return features
 
 
-def lexicon_entries(side: Side, lexicon: Lexicon, start: int, end: int) -> tuple[Array, Array]:
+def _entries(side: Side, lexicon: Lexicon, start: int, end: int) -> tuple[Array, Array]:
     """Return the entries of the words of lines `start` to `end`, and the line of each."""
     first = np.searchsorted(lexicon[0], np.arange(len(side.vocab) + 1))  # entry of each word
     words = side.ids[side.starts[start] : side.starts[end]]
@@ -86,17 +92,16 @@ def _gains(source: Side, target: Side, lexicon: Lexicon, shifts: Iterable[int], 
     results = [np.zeros(max(0, last - first)) for _ in shifts]
     for start in range(first, last, _CHUNK):
         end = min(last, start + _CHUNK)
-        entries, rows = lexicon_entries(source, lexicon, start, end)
+        entries, rows = _entries(source, lexicon, start, end)
         keys, weights = _largest(rows * n_targets + lexicon[1][entries], lexicon[2][entries])
         for shift, result in zip(shifts, results, strict=True):
             low, high = max(0, start + shift), min(n_lines, end + shift)
-            if low >= high or not len(keys):
+            if low >= high:
                 continue
             tgt = target.ids[target.starts[low] : target.starts[high]]
             line = np.repeat(np.arange(low, high), target.counts[low:high]) - shift
-            wanted = line * n_targets + tgt
-            place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-            found = keys[place] == wanted
+            place = positions_in(line * n_targets + tgt, keys)
+            found = place >= 0
             result[start - first : end - first] += np.bincount(line[found] - start, weights[place[found]], end - start)
     return results
 
@@ -109,12 +114,54 @@ def _largest(keys: Array, values: Array) -> tuple[Array, Array]:
     return keys[starts], np.maximum.reduceat(values, starts) if len(starts) else values
 
 
-def density_ratios(right: Array, unrelated: Array) -> tuple[Array, Array]:
-    """Return edges of bins of a feature, and the log ratio of its densities in right and unrelated pairs in each."""
+def log_density_ratio(right: Array, unrelated: Array) -> Callable[[Array], Array]:
+    """Return the log ratio, as a function of a feature, of its densities in right and unrelated pairs."""
     quantiles = np.quantile(np.concatenate([right, unrelated]), np.linspace(0, 1, _BINS + 1)[1:-1])
     edges = np.unique(quantiles)
     densities = []
     for values in (right, unrelated):
         counts = np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1) + 1.0
         densities.append(np.log(counts / counts.sum()))
-    return edges, densities[0] - densities[1]
+    ratios = densities[0] - densities[1]
+    return lambda values: ratios[np.searchsorted(edges, values, side="right")]
+
+
+def likely_shifts(evidence: PairEvidence, candidates: Array, start: int, end: int) -> list[int]:
+    """Return shifts at which lines `start` to `end` find many rare words translated, the likeliest first.
+
+    `candidates` are the target lines that may belong to them, in order.
+    """
+    target = evidence.target
+    sizes = target.counts[candidates]
+    words = target.ids[ranges(target.starts[candidates], sizes)]
+    entries, rows = _entries(evidence.source, evidence.forward, start, end)
+    places, numbers = _occurrences(words, evidence.forward[1][entries], _RARE)
+    rows, span = rows[numbers], 2 * len(target.counts)
+    votes = (rows // _VOTERS) * span + np.repeat(candidates, sizes)[places] - rows + span // 2
+    votes, n_votes = np.unique(votes, return_counts=True)
+    chunks, shifts = votes // span, votes % span - span // 2
+    order = np.lexsort((-n_votes, chunks))
+    rank = np.arange(len(order)) - np.searchsorted(chunks[order], chunks[order])
+    chosen = order[(rank < _BEST) & (n_votes[order] >= _MIN_VOTES)]
+    found, index = np.unique(shifts[chosen], return_inverse=True)
+    totals = np.bincount(index, n_votes[chosen], len(found))
+    return [int(shift) for shift in found[np.argsort(-totals, kind="stable")[:_MAX_SHIFTS]]]
+
+
+def repeated_from(side: Side, start: int, end: int) -> int | None:
+    """Return the first of the lines elsewhere that lines `start` to `end` are equal to, or None."""
+    equal = np.flatnonzero(np.isin(side.hashes, side.hashes[start:end]))
+    equal = equal[(equal < start) | (equal >= end)]
+    places, numbers = _occurrences(side.hashes[equal], side.hashes[start:end], _MAX_REPEATS)
+    firsts, votes = np.unique(equal[places] - numbers, return_counts=True)
+    if not len(votes) or votes.max() < _MIN_REPEATED * (end - start):
+        return None
+    return int(firsts[votes.argmax()])
+
+
+def _occurrences(values: Array, wanted: Array, most: int) -> tuple[Array, Array]:
+    """Return the places of wanted values that occur at most so often, and the number of the wanted one of each."""
+    order = np.argsort(values, kind="stable")
+    first, last = (np.searchsorted(values[order], wanted, side) for side in ("left", "right"))
+    counts = np.where(last - first <= most, last - first, 0)
+    return order[ranges(first, counts)], np.repeat(np.arange(len(wanted)), counts)

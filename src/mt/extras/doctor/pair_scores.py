@@ -18,7 +18,7 @@ from mt.config import DataConfig
 from mt.console import table
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import bitexts_of
-from mt.extras.doctor.chunks import Chunk, ChunkResult
+from mt.extras.doctor.findings import Chunk, ChunkResult
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.scoring import RANDOM_LINE, RAW_COLUMNS
 from mt.storage import atomic

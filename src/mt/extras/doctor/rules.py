@@ -6,13 +6,13 @@ ERROR, WARNING, NOTE = "error", "warning", "note"
 PREVENTING = ("unreadable", "line-counts")  # rules of which pairs are unread, or misaligned
 SEVERITIES = (ERROR, WARNING, NOTE)
 
-_DROPPED_BY_CLEANING = frozenset(
+DROPPED_BY_CLEANING = frozenset(  # by default
     (
         "encoding empty ratio wrong-language swapped misaligned duplicate leak near-leak identical wrong-script "
         "replacement mojibake"
     ).split()
 )
-_DROPPED_BY_TRAINING = frozenset("empty ratio too-long duplicate".split())
+DROPPED_BY_TRAINING = frozenset("empty ratio too-long duplicate".split())
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,6 @@ class FindingRule:
     severity: str  # error (training refuses the text), warning, or note
     title: str  # in a sentence
     advice: str  # meaning and remedy
-
-    @property
-    def dropped(self) -> bool:
-        """Report whether `mt data clean` drops such pairs by default."""
-        return self.name in _DROPPED_BY_CLEANING
-
-    @property
-    def in_training(self) -> bool:
-        """Report whether `mt train` drops such training pairs itself."""
-        return self.name in _DROPPED_BY_TRAINING
 
 
 TEXT_RULES = tuple(
@@ -97,12 +87,7 @@ PAIR_RULES = tuple(
         ("identical", WARNING, "source and target are the same", "Untranslated text teaches a model to copy."),
         ("same-words", NOTE, "source and target are the same few words", "Perhaps names; perhaps not translated."),
         ("wrong-script", WARNING, "mostly another script", "Not a script of the language."),
-        (
-            "language",
-            WARNING,
-            "another language",
-            "Single lines, judged with those around; a guess, so look.",
-        ),
+        ("language", WARNING, "another language", "Single lines, judged with those around; a guess, so look."),
         ("replacement", WARNING, "replacement character U+FFFD", "The original character is lost."),
         ("mojibake", WARNING, "mojibake", "UTF-8 decoded with another encoding, such as `Ã¤` for `ä`."),
         ("nul", WARNING, "NUL characters", "Perhaps the text was UTF-16 or binary."),

@@ -13,8 +13,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +27,7 @@ from mt.data.corpus import Pair
 from mt.data.lexicon import Side, word_translations, words_in
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, read_bitext
-from mt.extras.doctor.examples import Findings
+from mt.extras.doctor.findings import Findings
 from mt.extras.doctor.line_languages import confidences, scorer_for, undetectable
 from mt.extras.doctor.rules import PREVENTING
 from mt.extras.planning.corpus_sample import EvenSample
@@ -47,24 +49,29 @@ _LEXICON_SAMPLE = 40_000  # pairs
 _RANDOM_PAIRS = 10_000  # at most about twice as many are put together
 _MAX_TRIES = 10  # to find another sentence where many are equal
 
+_EPOCHS, _BYTES_A_STEP = 6, 8_500  # of target text in batches of 2,048 tokens, padding counted
+_STEPS = 500, 1_500
+_HELD_OUT = 200
 
-class WordLexicon:
-    """Translations of words in both directions, learned from pairs most of which are right (IBM Model 1)."""
 
-    def __init__(self, pairs: Sequence[Pair]) -> None:
-        source, target = (Side(pair[side] for pair in pairs) for side in (0, 1))
-        self._directions = [
-            {word: frozenset(translations) for word, translations in word_translations(*sides).items()}
-            for sides in ((source, target), (target, source))
-        ]
+def word_coverage(pairs: Sequence[Pair]) -> Callable[[Pair], float]:
+    """Return the share of both sides' distinct words with a translation on the other side, as a function of a pair.
 
-    def coverage(self, pair: Pair) -> float:
-        """Return the share of both sides' distinct words with a translation on the other side, from 0 to 1."""
+    The translations are learned from pairs most of which are right (IBM Model 1).
+    """
+    source, target = (Side(pair[side] for pair in pairs) for side in (0, 1))
+    forward, backward = (
+        {word: frozenset(translations) for word, translations in word_translations(*sides).items()}
+        for sides in ((source, target), (target, source))
+    )
+
+    def coverage(pair: Pair) -> float:
         src, tgt = (frozenset(words_in(side)) for side in pair)
         total = len(src) + len(tgt)
-        forward, backward = self._directions
         covered = len(_reached(src, forward) & tgt) + len(_reached(tgt, backward) & src)
         return covered / total if total else 0.0
+
+    return coverage
 
 
 def _reached(words: frozenset[str], lexicon: dict[str, frozenset[str]]) -> frozenset[str]:
@@ -77,11 +84,7 @@ class CorpusFacts:
 
     sizes: list[int]  # pairs of each source
     digest: str
-    lexicons: dict[str, WordLexicon]  # by direction
-
-    @property
-    def pairs(self) -> int:
-        return sum(self.sizes)
+    coverage: dict[str, Callable[[Pair], float]]  # `word_coverage` by direction
 
 
 def survey(bitexts: Sequence[Bitext]) -> CorpusFacts:
@@ -107,8 +110,8 @@ def survey(bitexts: Sequence[Bitext]) -> CorpusFacts:
         raise InputError(f"the training text cannot be scored: {faults[0].note}", "see `mt data check`")
     if not sum(sizes):
         raise InputError("data.train: no pair to score")
-    lexicons = {language: WordLexicon(sample.items) for language, sample in samples.items()}
-    return CorpusFacts(sizes, digest.hexdigest(), lexicons)
+    coverage = {language: word_coverage(sample.items) for language, sample in samples.items()}
+    return CorpusFacts(sizes, digest.hexdigest(), coverage)
 
 
 def score_pairs(
@@ -127,20 +130,17 @@ def score_pairs(
         key: of the text and the models.
         similarity: of a pair's sentences, by a model of sentence embeddings.
     """
-    every = random_interval(facts.pairs)
-    with (
-        ResumableFile(path, key) as file,
-        progress(total=facts.pairs, unit="pair", desc="scoring", unit_scale=True) as bar,
-    ):
+    total = sum(facts.sizes)
+    every = random_interval(total)
+    with ResumableFile(path, key) as file, progress(total=total, unit="pair", desc="scoring", unit_scale=True) as bar:
         if file.lines:
             log.info("%s: resuming", path)
         done = 0
         for bitext, block in _blocks(bitexts):
             done += len(block) + len(range(0, len(block), every))
             if done > file.lines:
-                code = bitext.direction
-                rows = _rows(bitext, block, every, scorers[code], facts.lexicons[code], similarity)
-                file.append(list(rows))
+                models, coverage = scorers[bitext.direction], facts.coverage[bitext.direction]
+                file.append(list(_rows(bitext, block, every, models, coverage, similarity)))
             bar.update(len(block))
         file.finish()
 
@@ -162,7 +162,7 @@ def _rows(
     block: Sequence[tuple[int, Pair]],
     every: int,
     scorers: tuple[Scorer, Scorer],
-    lexicon: WordLexicon,
+    coverage: Callable[[Pair], float],
     similarity: Similarity | None,
 ) -> Iterator[str]:
     """Yield a row for each pair, and one for a random counterpart of every n-th."""
@@ -176,7 +176,7 @@ def _rows(
     for number, (line, pair, similar) in enumerate(zip(lines, pairs, similarities, strict=True)):
         (forward, forward_contrast), (backward, backward_contrast) = (each[number] for each in entropies)
         ratio = len(pair[1]) / len(pair[0]) if pair[0] else math.nan
-        found = (forward, backward, forward_contrast, backward_contrast, lexicon.coverage(pair), ratio)
+        found = (forward, backward, forward_contrast, backward_contrast, coverage(pair), ratio)
         key = pair_hash(*pair, bitext.direction).hex()
         features = (*found, *(side[number] for side in shares), similar)
         yield "\t".join([str(bitext.number), str(line), key, *(f"{x:.4g}" for x in features)])
@@ -224,3 +224,52 @@ def _language_shares(languages: tuple[str, str], pairs: Sequence[Pair]) -> Itera
         found = confidences(scorer.score([pair[side] for pair in pairs], scorer.table))
         shares: list[float] = found[:, [each == base_language(code) for each in scorer.languages]].sum(axis=1).tolist()
         yield shares
+
+
+def small_model(
+    name: str, languages: tuple[str, str], root: str, train: list[dict[str, str]], size: int, device: str
+) -> dict[str, Any]:
+    """Return the configuration of a model that learns for a few epochs: later it would know wrong pairs by heart.
+
+    `size`: of the target text, in bytes.
+    """
+    steps = min(max(_EPOCHS * size // _BYTES_A_STEP, _STEPS[0]), _STEPS[1])
+    return {
+        "name": name,
+        "data": {
+            "source_lang": languages[0],
+            "target_lang": languages[1],
+            "root": root,
+            "train": train,
+            "valid": {"from_train": _HELD_OUT},
+        },
+        "tokenizer": {"vocab_size": 8000},
+        "model": {
+            "d_model": 128, "n_heads": 4, "d_ff": 256, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.1,
+            "norm": "pre",
+        },
+        "training": {
+            "device": device, "max_tokens": 2048, "max_steps": steps, "optimizer": "muon", "learning_rate": 6.0e-3,
+            "schedule": "cosine", "warmup_steps": 200, "validate_every": max(250, steps // 4), "report": False,
+        },
+    }  # fmt: skip
+
+
+def embedding_similarity(folder: Path, device: str) -> Similarity:
+    """Return the cosine similarity by a local model of sentence-transformers."""
+    if find_spec("sentence_transformers") is None:
+        message = "--embeddings needs a package that is not installed (sentence-transformers)"
+        raise InputError(message, "pip install sentence-transformers")
+    if not folder.is_dir():
+        raise InputError(f"--embeddings {folder}: no such folder", "name the folder of a model")
+    from sentence_transformers import SentenceTransformer
+
+    from mt.system.devices import choose_device
+
+    model = SentenceTransformer(str(folder), device=str(choose_device(device, "--device")), local_files_only=True)
+
+    def similarity(pairs: Sequence[Pair]) -> list[float]:
+        source, target = (model.encode([p[side] for p in pairs], normalize_embeddings=True) for side in (0, 1))
+        return [float(x) for x in (source * target).sum(axis=1)]
+
+    return similarity

@@ -15,11 +15,10 @@ from mt.data.tokenizer import TokenizerPair
 from mt.data.tokenizer_kinds import train_tokenizer
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, check_bytes, read_bitext
-from mt.extras.doctor.chunks import Criteria
-from mt.extras.doctor.examples import Findings
+from mt.extras.doctor.findings import Criteria, Findings
 from mt.extras.doctor.line_languages import undetectable
 from mt.extras.doctor.scripts import scripts_of
-from mt.extras.doctor.templates import frequent_words
+from mt.extras.doctor.word_hashes import frequent_words
 from mt.extras.planning.corpus_sample import EvenSample
 from mt.storage import atomic
 from mt.storage.run_dir import RunDir
@@ -108,8 +107,16 @@ def _typical_ratio(pairs: Sequence[Pair]) -> tuple[float, float]:
     return median, max(_MAX_DEVIATIONS * deviation, log(_MIN_FACTOR))
 
 
-def load_tokenizers(config: Config, runs: Path, statistics: Sequence[BitextStatistics]) -> tuple[str, TokenizerPair]:
-    """Return a description and the tokenizers: those of the configuration's run, given, or trained on the sample."""
+def load_tokenizers(
+    config: Config, runs: Path, statistics: Sequence[BitextStatistics]
+) -> tuple[str, TokenizerPair] | None:
+    """Return a description and the tokenizers: those of the configuration's run, given, or trained on the sample.
+
+    None without training text.
+    """
+    pairs = [pair for s in statistics if s.bitext.split == "train" for _, pair in s.sample]
+    if not pairs:
+        return None
     settings = config.tokenizer
     run = RunDir(runs / config.name)
     if run.tokenizer.is_dir():
@@ -119,7 +126,6 @@ def load_tokenizers(config: Config, runs: Path, statistics: Sequence[BitextStati
             console.warning("%s; a tokenizer is trained on a sample instead", error.message)
     if (given := TokenizerPair.given(settings)) is not None:
         return "of the configuration", given
-    pairs = [pair for s in statistics if s.bitext.split == "train" for _, pair in s.sample]
     texts = [[pair[side] for pair in pairs] for side in (0, 1)]
     merged = [texts[0] + texts[1]] if settings.shared else texts
     trained = [train_tokenizer(text, settings.vocab_size, (), settings.type) for text in merged]

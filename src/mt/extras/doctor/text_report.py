@@ -8,12 +8,13 @@ from typing import Any
 from mt.console import harmless, table
 from mt.extras.doctor.actions import dropped_by_training, judge
 from mt.extras.doctor.check import CorpusReport, Finding
-from mt.extras.doctor.rules import SEVERITIES
+from mt.extras.doctor.coverage import Coverage
+from mt.extras.doctor.findings import SPLITS
+from mt.extras.doctor.rules import DROPPED_BY_CLEANING, SEVERITIES
 
 FINDINGS_HEADER = ("finding", "severity", "train", "share", "valid", "test")
 COVERAGE_HEADER = ("tokenizer", "sentences", "pieces per word", "characters per piece", "as bytes")
 
-SPLITS = ("train", "valid", "test")
 _FORMAT = 1  # of the JSON document; a field that changes its meaning raises it
 
 
@@ -24,11 +25,11 @@ def text_report(report: CorpusReport, config: str = "CONFIG") -> str:
     parts = [f"{verdict.words}. {verdict.reason}{''.join(actions)}", table(["text", "pairs"], size_rows(report))]
     if report.coverage is not None:
         header = (f"tokenizer {report.coverage.tokenizer}", *COVERAGE_HEADER[1:])
-        parts.append(table(header, coverage_rows(report)))
+        parts.append(table(header, coverage_rows(report.coverage)))
     if report.findings:
         parts.append(table(FINDINGS_HEADER, [finding_row(finding) for finding in report.findings]))
         parts += ["\n".join(_details(report, finding)) for finding in report.findings]
-    parts.append(summary(report))
+    parts.append(f"{severity_counts(report)}: training would {'refuse' if report.refused else 'take'} this corpus")
     return harmless("\n\n".join(parts))
 
 
@@ -52,10 +53,8 @@ def share_of(finding: Finding) -> str:
     return f"{100 * finding.counts.get('train', 0) / checked:.2f} %" if checked else "-"
 
 
-def coverage_rows(report: CorpusReport) -> list[list[str]]:
+def coverage_rows(coverage: Coverage) -> list[list[str]]:
     """Return the cells below `COVERAGE_HEADER`, a row for each side and language."""
-    if report.coverage is None:
-        return []
     return [
         [
             f"{usage.side} {usage.language}",
@@ -64,7 +63,7 @@ def coverage_rows(report: CorpusReport) -> list[list[str]]:
             f"{usage.characters / max(usage.pieces, 1):.2f}",
             f"{100 * usage.spelt / max(usage.pieces, 1):.3f} %",
         ]
-        for usage in report.coverage.usages.values()
+        for usage in coverage.usages.values()
     ]
 
 
@@ -74,7 +73,7 @@ def explanation(report: CorpusReport, finding: Finding) -> str:
     sentences = [rule.advice]
     if dropped_by_training(report, rule):
         sentences.append("`mt train` drops such training pairs.")
-    elif rule.dropped:
+    elif rule.name in DROPPED_BY_CLEANING:
         sentences.append("`mt data clean` drops such training pairs.")
     if finding.repairable:
         sentences.append(f"`mt data clean --repair` fixes {finding.repairable:,} training pairs.")
@@ -95,11 +94,6 @@ def _details(report: CorpusReport, finding: Finding) -> Iterator[str]:
         for number, location in enumerate(example.locations):
             indent, note = ("    ", "") if number else ("  ", f"  [{example.note}]" if example.note else "")
             yield f"{indent}{location.file}:{location.line}: {location.text}{note}"
-
-
-def summary(report: CorpusReport) -> str:
-    """Return the last line: the counts of findings, and whether training would take the corpus."""
-    return f"{severity_counts(report)}: training would {'refuse' if report.refused else 'take'} this corpus"
 
 
 def severity_counts(report: CorpusReport) -> str:

@@ -1,6 +1,6 @@
-"""Chunks of pairs, the criteria to check them by, and the results of a worker process."""
+"""Examples and counts of findings, and the chunks of pairs that worker processes look for them in."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,12 +8,69 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.extras.doctor.characters import excerpt
-from mt.extras.doctor.examples import Example, Examples, Location
 from mt.extras.doctor.word_hashes import Hashes, Words
 from mt.text.languages import base_language
 
+SPLITS = ("train", "valid", "test")
+
 # Hashes of a pair and of its sides; then of their letters alone, where 0 means too few letters to compare.
 HASHES = np.dtype([(name, np.uint64) for name in ("pair", "source", "target", "letters", "src_letters", "tgt_letters")])
+
+
+@dataclass(frozen=True)
+class Location:
+    """A sentence to show: where it is, and an excerpt."""
+
+    file: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Example:
+    """An example of a finding; one about a whole text has no locations."""
+
+    split: str
+    locations: tuple[Location, ...]
+    note: str = ""
+
+
+@dataclass
+class Examples:
+    """The first `limit` examples of each rule in each split."""
+
+    limit: int
+    found: defaultdict[tuple[str, str], list[Example]] = field(default_factory=lambda: defaultdict(list))
+
+    def wants(self, rule: str, split: str) -> bool:
+        return len(self.found[rule, split]) < self.limit
+
+    def add(self, rule: str, *examples: Example) -> None:
+        """Add examples up to the limit."""
+        for example in examples:
+            if self.wants(rule, example.split):
+                self.found[rule, example.split].append(example)
+
+    def of(self, rule: str) -> list[Example]:
+        """Return the examples of a rule, those of the training text first."""
+        return [example for split in SPLITS for example in self.found[rule, split]]
+
+
+class Findings:
+    """Counts of findings by rule and split, and examples."""
+
+    def __init__(self, max_examples: int) -> None:
+        self.examples = Examples(max_examples)
+        self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.repairable: Counter[str] = Counter()  # training pairs that a repair would do away with, by rule
+        self.pairs: Counter[str] = Counter()  # checked, by split
+        self.firsts: dict[str, Example] = {}  # of each rule of whole texts, whatever the limit
+        self.checked: defaultdict[str, Counter[str]] = defaultdict(Counter)  # of rules applied to a sample
+
+    def add(self, rule: str, example: Example, count: int = 1) -> None:
+        self.counts[rule][example.split] += count
+        self.firsts.setdefault(rule, example)
+        self.examples.add(rule, example)
 
 
 @dataclass(frozen=True)
@@ -65,4 +122,4 @@ class ChunkResult:
     words: tuple[Words, Words]  # of N sentences each
     frames: Hashes  # of the templates that pairs could belong to, or 0 (N,)
     examples: Examples
-    repairable: Counter[str] = field(default_factory=Counter)  # pairs by rule that a repair would do away with
+    repairable: Counter[str]  # pairs by rule that a repair would do away with
