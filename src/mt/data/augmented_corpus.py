@@ -44,10 +44,6 @@ def choose_kinds(indices: Indices, shares: Mapping[str, float], seed: int, epoch
     return np.searchsorted(np.cumsum(list(shares.values())), uniform, side="right")
 
 
-def _generators(indices: Indices, seed: int, epoch: int) -> Iterator[random.Random]:
-    return map(random.Random, hash_indices(indices, _keys(seed, epoch)[1]).tolist())
-
-
 def languages_of(config: Config) -> Languages:
     """Return the languages of a configuration; empty where a side has several."""
     source, target = (
@@ -198,7 +194,7 @@ class _AugmentedSentences:
     def _change(self, plain: EncodedCorpus, rows: Indices, indices: Indices, kinds: NDArray[np.int64]) -> Changed:
         """Return the new token ids of some rows of `plain`, but of those that cannot change or would be too long."""
         settings, names = self.settings, list(self.settings.shares)
-        rngs = list(_generators(indices, settings.seed, self.epoch))
+        rngs = list(map(random.Random, hash_indices(indices, _keys(settings.seed, self.epoch)[1]).tolist()))
         own = self._texts(plain, rows, indices)
         following = list(own)
         if "merge" in names:

@@ -92,11 +92,18 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
             _warn_of_lost_weights(data, before, parts["train"])
         for split in SPLITS if data.test is not None else SPLITS[:2]:
             if _pairs(parts[split]) == 0:
-                raise _empty_split(split, all_held_out=split == "train" and counts[HELD_OUT] > 0)
+                problem, hint = "no sentence pair in it", "check the files, and what cleaning dropped"
+                if split == "train" and counts[HELD_OUT]:
+                    problem += " when those for validation and test are split off"
+                    hint = "name files of their own for these"
+                raise InputError(f"data.{split}: {problem}", hint)
         content = {
             "pairs": {split: _pairs(split_parts) for split, split_parts in parts.items()},
             "train": dict(counts),
-            "parts": {split: [part.as_dict() for part in split_parts] for split, split_parts in parts.items()},
+            "parts": {
+                split: [{key: value for key, value in vars(part).items() if value != ""} for part in split_parts]
+                for split, split_parts in parts.items()
+            },
         }
         atomic.write_json(partial / COUNTS, content)
     return dict(counts)
@@ -146,13 +153,6 @@ def _refuse_back_translation(src: str, name: str) -> None:
             "test",
             "add `synthetic: true` to this source, or name files of their own for these",
         )
-
-
-def _empty_split(split: str, all_held_out: bool) -> InputError:
-    if all_held_out:
-        message = "no sentence pair in it when those for validation and test are split off"
-        return InputError(f"data.{split}: {message}", "name files of their own for these")
-    return InputError(f"data.{split}: no sentence pair in it", "check the files, and what cleaning dropped")
 
 
 def _warn_of_lost_weights(data: DataConfig, before: Sequence[MixturePart], after: Sequence[MixturePart]) -> None:
