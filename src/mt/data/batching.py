@@ -183,9 +183,8 @@ class BatchStream:
         self.cursor += 1
         own = rows[self.distributed.rank :: self.distributed.world_size]
         used = own if len(own) else rows[:1]
-        batch = assemble(self._sentences, self._indices[used])
+        batch, aligned = assemble(self._sentences, self._indices[used]), None
         if self.alignments is not None:
             aligned = self.alignments.of_batch(self._corpus_indices[used], batch.src_tokens, batch.tgt_in)
-            batch = replace(batch, aligned=aligned)
         n_src, n_tgt = (int(lengths.sum()) for lengths in self._sentences.lengths(self._indices[rows]))
-        return replace(batch, n_src=n_src, n_tgt=n_tgt, weight=float(len(own) > 0))
+        return replace(batch, n_src=n_src, n_tgt=n_tgt, weight=float(len(own) > 0), aligned=aligned)

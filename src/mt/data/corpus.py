@@ -23,10 +23,10 @@ from mt.data import phrasebook
 from mt.data.bilingual import bilingual_pairs
 from mt.data.named_corpora import opus_archive, sacrebleu_files
 from mt.data.paired_texts import LinePair, LineText, paired_texts, read_texts
-from mt.data.tables import COLUMNS_HINT, Row, no_column, table_rows
+from mt.data.tables import COLUMNS_HINT, Row, first_line, no_column, row_issue, table_rows
 from mt.errors import InputError, MachineError, is_disk_full, is_out_of_memory
 from mt.text.archives import ARCHIVES
-from mt.text.lines import IssueHandler, TextIssue, raise_issue
+from mt.text.lines import IssueHandler, raise_issue
 
 Pair = tuple[str, str]
 NumberedPair = tuple[int, str, str]
@@ -128,10 +128,8 @@ def _hub_rows(source: HubDataset) -> Iterator[dict[str, Any]]:
                     "free some space, set HF_HOME to a folder on a larger disk, or set `streaming: true`",
                 ) from None
             cause = cause.__cause__ or cause.__context__
-        reason = error.__cause__ or error
-        first_line = (str(reason).strip().splitlines() or [type(reason).__name__])[0][:300]
         raise InputError(
-            f"{name}: cannot be loaded: {first_line}",
+            f"{name}: cannot be loaded: {first_line(error.__cause__ or error)}",
             "check the name and the network; a copy in the cache (HF_HOME) works offline",
         ) from None
 
@@ -150,7 +148,7 @@ def _select_columns(
             hint = COLUMNS_HINT if problem.startswith("no column") else ""
             if hint and len(cells) == 1 and ";" in next(iter(cells)):
                 hint = "set `delimiter: ;`"
-            on_issue(TextIssue("row", name, line, f"{name}{unit}{line}: {problem}", hint))
+            on_issue(row_issue(name, unit, line, problem, hint))
         else:
             yield line, cells[columns[0]] or "", cells[columns[1]] or ""
 

@@ -176,7 +176,7 @@ def _untrained() -> Tokenizer:
 
 
 def _read_tokenizer(path: Path) -> Tokenizer:
-    """Load a file that may come from elsewhere, checked before the library acts on it, which panics on some settings."""
+    """Load a file that may come from elsewhere, checked before the library acts on it, which may panic."""
     try:
         with explain_read_errors(path):
             content = path.read_text(encoding="utf-8")
