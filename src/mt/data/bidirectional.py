@@ -14,6 +14,8 @@ from mt.data.batching import Sentences, TrainingCorpus
 from mt.data.shuffle import hash_indices
 from mt.data.token_store import SIDES, EncodedCorpus, Indices, ranges, sentence_tokens
 
+_AT_ONCE = 2**16  # pairs, of which the place of each token is in memory
+
 
 def reversed_pairs(sentences: Sentences, indices: Indices) -> NDArray[np.bool_]:
     """Return which of some pairs (B,) of an epoch are in the opposite direction."""
@@ -64,10 +66,12 @@ class _PartlyReversed:
         sizes = np.stack([np.diff(plain.sides[side][1]) for side in SIDES])
         starts = (np.cumsum(sizes) - sizes.ravel()).reshape(sizes.shape)
         sizes, starts = (np.where(is_reversed, values[::-1], values) for values in (sizes, starts))
-        sides = zip(SIDES, starts, sizes, strict=True)
-        return replace(
-            plain, sides={side: (tokens[ranges(s, n)], np.concatenate([[0], np.cumsum(n)])) for side, s, n in sides}
-        )
+        groups = np.split(np.arange(len(indices)), range(_AT_ONCE, len(indices), _AT_ONCE))
+        sides = {
+            side: (np.concatenate([tokens[ranges(s[g], n[g])] for g in groups]), np.concatenate([[0], np.cumsum(n)]))
+            for side, s, n in zip(SIDES, starts, sizes, strict=True)
+        }
+        return replace(plain, sides=sides)
 
     def are_reversed(self, indices: Indices) -> NDArray[np.bool_]:
         """Return which pairs (B,) are reversed."""
