@@ -48,13 +48,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _tsv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
     """Yield line, source and target; further columns, empty lines, comments and a header do not count."""
-    first = True
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
+    lines = ((n, line) for n, line in enumerate(read_lines(path), 1) if line.strip() and not line.startswith("#"))
+    for index, (number, line) in enumerate(lines):
         cells = list(map(normalized, line.split("\t")))
-        header, first = first, False
-        if header and len(cells) > 1 and all(c.lower() in names for c, names in zip(cells, _HEADERS, strict=False)):
+        names = zip(cells, _HEADERS, strict=False)
+        if index == 0 and len(cells) > 1 and all(cell.lower() in header for cell, header in names):
             continue
         if len(cells) < 2 or not cells[0]:
             problem = "has no tab" if len(cells) < 2 else "has no source term"

@@ -10,6 +10,7 @@ import json
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -174,39 +175,33 @@ def _sheet_cells(path: Path, sheet: str | None = None) -> Iterator[tuple[int, li
     """
     if importlib.util.find_spec("openpyxl") is None:
         raise InputError(f"{path}: reading .xlsx files needs openpyxl", "pip install '.[data]' in mt's own folder")
-    with explain_read_errors(path):
-        _refuse_unsafe(path)
-        workbook = _open(path)
-    try:
-        names = [each.title for each in workbook.worksheets]
-        if not names or sheet not in (None, *names):
-            raise InputError(f"{path}: no sheet {sheet!r}, only {', '.join(names)}", "name one of these as `sheet`")
-        rows = workbook[sheet or names[0]].iter_rows(values_only=True)
-        width = 0
-        for number, values in enumerate(rows, 1):
-            if number > _MAX_ROWS:
-                raise InputError(f"{path}: more than {_MAX_ROWS:,} rows, which Excel does not have", "save it again")
-            cells = list(map(_cell, values))
-            while len(cells) > width and cells[-1] == "":
-                cells.pop()
-            width = width or len(cells)
-            if any(cells):
-                yield number, cells + [""] * (width - len(cells))
-    except (zipfile.BadZipFile, SyntaxError, ValueError, KeyError, TypeError, IndexError, EOFError) as error:
-        raise _damaged(path, error) from None
-    finally:
-        workbook.close()
-
-
-def _open(path: Path) -> Any:
     import openpyxl
 
     try:
-        return openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
+        with explain_read_errors(path):
+            _refuse_unsafe(path)
+            workbook = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
+        with closing(workbook):
+            names = [each.title for each in workbook.worksheets]
+            if not names or sheet not in (None, *names):
+                raise InputError(f"{path}: no sheet {sheet!r}, only {', '.join(names)}", "name one of these as `sheet`")
+            rows = workbook[sheet or names[0]].iter_rows(values_only=True)
+            width = 0
+            for number, values in enumerate(rows, 1):
+                if number > _MAX_ROWS:
+                    message = f"{path}: more than {_MAX_ROWS:,} rows, which Excel does not have"
+                    raise InputError(message, "save it again")
+                cells = list(map(_cell, values))
+                while len(cells) > width and cells[-1] == "":
+                    cells.pop()
+                width = width or len(cells)
+                if any(cells):
+                    yield number, cells + [""] * (width - len(cells))
     except Exception as error:  # the library raises whatever its parts do
-        if is_out_of_memory(error):
+        if isinstance(error, InputError | OSError) or is_out_of_memory(error):
             raise
-        raise _damaged(path, error) from None
+        message = f"{path}: damaged, or no .xlsx file ({first_line(error, 200)})"
+        raise InputError(message, "save it again in its program") from None
 
 
 def _refuse_unsafe(path: Path) -> None:
@@ -214,21 +209,14 @@ def _refuse_unsafe(path: Path) -> None:
         if file.read(4) == _OLD_EXCEL:
             message = f"{path}: protected by a password, or an old .xls under another name"
             raise InputError(message, "save it as .xlsx without a password")
-        try:
-            with zipfile.ZipFile(file) as archive:
-                refuse_unsafe_zip(archive, str(path), _MAX_SHEET_BYTES)
-                for info in archive.infolist():
-                    if info.filename.endswith("sharedStrings.xml") and info.file_size > _MAX_TEXTS:
-                        raise InputError(f"{path}: more than {_MAX_TEXTS // 10**6} MB of text", "save it as .tsv")
-                    with archive.open(info) as part:
-                        if re.search(rb"<!(DOCTYPE|ENTITY)", part.read(2**16).replace(b"\0", b"")):
-                            raise InputError(f"{path}: declares entities of its own", "save it again in Excel")
-        except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
-            raise _damaged(path, error) from None
-
-
-def _damaged(path: Path, error: Exception) -> InputError:
-    return InputError(f"{path}: damaged, or no .xlsx file ({first_line(error, 200)})", "save it again in its program")
+        with zipfile.ZipFile(file) as archive:
+            refuse_unsafe_zip(archive, str(path), _MAX_SHEET_BYTES)
+            for info in archive.infolist():
+                if info.filename.endswith("sharedStrings.xml") and info.file_size > _MAX_TEXTS:
+                    raise InputError(f"{path}: more than {_MAX_TEXTS // 10**6} MB of text", "save it as .tsv")
+                with archive.open(info) as part:
+                    if re.search(rb"<!(DOCTYPE|ENTITY)", part.read(2**16).replace(b"\0", b"")):
+                        raise InputError(f"{path}: declares entities of its own", "save it again in Excel")
 
 
 def _cell(value: Any) -> Any:
