@@ -44,9 +44,9 @@ def corpus(tmp_path: Path, tokenizers: TokenizerPair) -> EncodedCorpus:
 
 def pairs(sentences: batching.Sentences, indices: np.ndarray | None = None) -> list[Pair]:
     """Return the ids of both sides of each sentence."""
-    indices = np.arange(len(sentences)) if indices is None else indices
-    sides = [list(map(tuple, sentence_ids(sentences, side, indices))) for side in ("source", "target")]
-    for side, specials, lengths in zip(sides, (2, 1), sentences.lengths(indices), strict=True):
+    chosen = sentences.select(np.arange(len(sentences)) if indices is None else indices)
+    sides = [list(map(tuple, sentence_ids(chosen, side))) for side in ("source", "target")]
+    for side, specials, lengths in zip(sides, (2, 1), chosen.lengths(), strict=True):
         assert lengths.tolist() == [len(ids) + specials for ids in side]
     return list(zip(*sides, strict=True))
 
@@ -116,8 +116,8 @@ def test_a_source_may_have_as_many_specials_as_a_target(corpus: EncodedCorpus) -
     limit = sorted(len(target) for _, target in plain)[NUMBER // 2]
     both = BidirectionalCorpus(replace(corpus, source_format="text </s>"), 1, seed=1, max_length=limit + 1).in_epoch(0)
     indices = np.arange(NUMBER)
-    for side, lengths in zip(("source", "target"), both.lengths(indices), strict=True):
-        assert lengths.tolist() == [len(ids) + 1 for ids in sentence_ids(both, side)]
+    for side, lengths in zip(("source", "target"), both.select(indices).lengths(), strict=True):
+        assert lengths.tolist() == [len(ids) + 1 for ids in sentence_ids(both.select(indices), side)]
     turned = [len(plain[i][1]) for i in indices[reversed_pairs(both, indices)]]
     assert max(turned) == limit
 
@@ -142,7 +142,8 @@ def test_tagged_back_translations_are_never_reversed(tiny: Path, dropout: float)
     tokenizers = prepare_run(config, run)
     epoch = _training_corpus(config, run, tokenizers).in_epoch(0)
     found = reversed_pairs(epoch, np.arange(len(epoch)))
-    source, target = (tokenizers.source.decode_batch(sentence_ids(epoch, side)) for side in ("source", "target"))
+    chosen = epoch.select(np.arange(len(epoch)))
+    source, target = (tokenizers.source.decode_batch(sentence_ids(chosen, side)) for side in ("source", "target"))
     assert not any("<BT>" in line for line in target)
     tagged = np.array([line.startswith("<BT> ") for line in source])
     assert tagged.sum() > 200

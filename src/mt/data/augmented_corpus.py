@@ -8,7 +8,7 @@ change, and how, is a pure function of (seed, epoch, index of the sentence).
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise, takewhile
 from typing import NamedTuple
 
@@ -42,10 +42,6 @@ def choose_kinds(indices: Indices, shares: Mapping[str, float], seed: int, epoch
     """Return the number of the change (N,) that each sentence gets; `len(shares)`: none."""
     uniform = (hash_indices(indices, _keys(seed, epoch)[0]) >> np.uint64(11)) * 2.0**-53
     return np.searchsorted(np.cumsum(list(shares.values())), uniform, side="right")
-
-
-def _generators(indices: Indices, seed: int, epoch: int) -> Iterator[random.Random]:
-    return map(random.Random, hash_indices(indices, _keys(seed, epoch)[1]).tolist())
 
 
 def languages_of(config: Config) -> Languages:
@@ -181,18 +177,8 @@ class _AugmentedSentences:
     epoch: int
     encoders: Sequence[_Encoder]
 
-    @property
-    def source_format(self) -> str:
-        return self.sentences.source_format
-
     def __len__(self) -> int:
         return len(self.sentences)
-
-    def lengths(self, indices: Indices) -> tuple[Lengths, Lengths]:
-        return self.select(indices).lengths()
-
-    def gather(self, side: str, indices: Indices) -> tuple[Ids, Lengths]:
-        return self.select(indices).gather(side, np.arange(len(indices)))
 
     def select(self, indices: Indices) -> EncodedCorpus:
         """Copy some sentences into memory, changed or not."""
@@ -202,18 +188,20 @@ class _AugmentedSentences:
         changed: Changed = {}
         for first in range(0, len(rows), _AT_ONCE):
             some = rows[first : first + _AT_ONCE]
-            changed |= self._change(some, indices[some], kinds[some])
-        return EncodedCorpus({side: _replaced(plain, side, changed) for side in SIDES}, self.source_format)
+            changed |= self._change(plain, some, indices[some], kinds[some])
+        return replace(plain, sides={side: _replaced(plain, side, changed) for side in SIDES})
 
-    def _change(self, rows: Indices, indices: Indices, kinds: NDArray[np.int64]) -> Changed:
-        """Return the token ids of changed sentences; those that cannot change or would be too long are left out."""
+    def _change(self, plain: EncodedCorpus, rows: Indices, indices: Indices, kinds: NDArray[np.int64]) -> Changed:
+        """Return the new token ids of some rows of `plain`, but of those that cannot change or would be too long."""
         settings, names = self.settings, list(self.settings.shares)
-        rngs = list(_generators(indices, settings.seed, self.epoch))
-        own = self._texts(indices)
+        rngs = list(map(random.Random, hash_indices(indices, _keys(settings.seed, self.epoch)[1]).tolist()))
+        own = self._texts(plain, rows, indices)
         following = list(own)
         if "merge" in names:
             merged = np.flatnonzero(kinds == names.index("merge"))
-            for row, texts in zip(merged.tolist(), self._texts((indices[merged] + 1) % len(self)), strict=True):
+            others = (indices[merged] + 1) % len(self)
+            found = self._texts(self.sentences.select(others), np.arange(len(others)), others)
+            for row, texts in zip(merged.tolist(), found, strict=True):
                 following[row] = texts
         pairs = [
             _changed(names[kind], texts, others, rng, settings)
@@ -222,20 +210,18 @@ class _AugmentedSentences:
         texts_of_sides = list(zip(*own, strict=True))[: len(SIDES)]
         sides = zip(self.encoders, texts_of_sides, zip(*pairs, strict=True), strict=True)
         encoded = [encoder.encode(texts, new, rngs, settings.max_length) for encoder, texts, new in sides]
-        most = most_ids(settings.max_length, self.source_format)
+        most = most_ids(settings.max_length, plain.source_format)
         return {
             row: (source, target)
             for row, source, target in zip(rows.tolist(), *encoded, strict=True)
             if 0 < len(source) <= most[0] and 0 < len(target) <= most[1]
         }
 
-    def _texts(self, indices: Indices) -> list[_TextPair]:
+    def _texts(self, plain: EncodedCorpus, rows: Indices, indices: Indices) -> list[_TextPair]:
         source, target = (
-            encoder.decode(*self.sentences.gather(side, indices))
-            for encoder, side in zip(self.encoders, SIDES, strict=True)
+            encoder.decode(*plain.gather(side, rows)) for encoder, side in zip(self.encoders, SIDES, strict=True)
         )
-        straight = self.settings.languages
-        opposite = Languages(straight.target, straight.source)
+        straight, opposite = self.settings.languages, Languages(*self.settings.languages[::-1])
         languages = [opposite if each else straight for each in reversed_pairs(self.sentences, indices)]
         return list(map(_TextPair, source, target, languages))
 
@@ -253,15 +239,13 @@ def _changed(kind: str, own: _TextPair, following: _TextPair, rng: random.Random
     return augment(kind, pair, other, rng, own.languages) if all(pair) and (fitting or kind != "merge") else pair
 
 
-def _replaced(plain: Sentences, side: str, changed: Changed) -> tuple[Ids, Lengths]:
+def _replaced(plain: EncodedCorpus, side: str, changed: Changed) -> tuple[Ids, Lengths]:
     """Return the concatenated ids of a side and the position of each sentence, with some sentences replaced."""
-    tokens, lengths, number = [], [np.zeros(1, np.int64)], SIDES.index(side)
-    for first in range(0, len(plain), _AT_ONCE):
-        ids, sizes = plain.gather(side, np.arange(first, min(first + _AT_ONCE, len(plain))))
-        rows = [row[:size] for row, size in zip(ids, sizes.tolist(), strict=True)]
-        for row in range(len(rows)):
-            if first + row in changed:
-                rows[row] = np.array(changed[first + row][number], ids.dtype)
-        tokens.append(np.concatenate(rows))
-        lengths.append(np.array([len(row) for row in rows]))
-    return np.concatenate(tokens or [np.zeros(0, np.int64)]), np.cumsum(np.concatenate(lengths))
+    tokens, starts = plain.sides[side]
+    number, pieces, last = SIDES.index(side), [tokens[:0]], 0
+    sizes = np.diff(starts)
+    for row in sorted(changed):
+        ids = changed[row][number]
+        pieces += [tokens[last : starts[row]], np.array(ids, tokens.dtype)]
+        last, sizes[row] = starts[row + 1], len(ids)
+    return np.concatenate([*pieces, tokens[last:]]), np.concatenate([[0], np.cumsum(sizes)])

@@ -15,24 +15,17 @@ from numpy.typing import NDArray
 from mt.data.guided_alignment import Alignments
 from mt.data.mixture import Share
 from mt.data.shuffle import WINDOW, ShuffledWindows
-from mt.data.token_store import Ids, Indices, Lengths, most_ids, sentence_tokens
+from mt.data.token_store import EncodedCorpus, Ids, Indices, Lengths, most_ids, sentence_tokens
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.system.distributed import SINGLE_PROCESS, Distributed
 
 
 class Sentences(Protocol):
-    """Sentence pairs as token ids; `EncodedCorpus` documents the methods."""
-
-    @property
-    def source_format(self) -> str: ...
+    """The sentence pairs of an epoch, of which some at a time become token ids in memory."""
 
     def __len__(self) -> int: ...
 
-    def lengths(self, indices: Indices) -> tuple[Lengths, Lengths]: ...
-
-    def select(self, indices: Indices) -> "Sentences": ...
-
-    def gather(self, side: str, indices: Indices) -> tuple[Ids, Lengths]: ...
+    def select(self, indices: Indices) -> EncodedCorpus: ...
 
 
 class TrainingCorpus(Protocol):
@@ -94,7 +87,7 @@ def _cut(longest: Lengths, max_tokens: int) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def assemble(corpus: Sentences, indices: Indices, max_length: int | None = None) -> Batch:
+def assemble(corpus: EncodedCorpus, indices: Indices, max_length: int | None = None) -> Batch:
     """Build the padded arrays of one batch of the sentences at `indices` (B,).
 
     Each side is truncated to `max_length` tokens, specials included; None truncates nothing.
@@ -157,12 +150,14 @@ class BatchStream:
         self._begin_window()
 
     def _begin_window(self) -> None:
-        self._sentences, self._indices = self._epoch_sentences, self._windows.indices(self.window)
-        self._corpus_indices = self._indices
-        if len(self._windows) > 1 or len(self._sentences) > WINDOW:
-            self._sentences = self._sentences.select(self._indices)
-            self._indices = np.arange(len(self._indices))
-        lengths = self._sentences.lengths(self._indices)
+        sentences, self._corpus_indices = self._epoch_sentences, self._windows.indices(self.window)
+        self._indices = self._corpus_indices
+        if len(self._windows) > 1 or len(sentences) > WINDOW:
+            sentences, self._indices = sentences.select(self._indices), np.arange(len(self._indices))
+        elif not isinstance(sentences, EncodedCorpus):
+            sentences = sentences.select(np.arange(len(sentences)))
+        self._sentences = sentences
+        lengths = sentences.lengths(self._indices)
         self._plan = plan_epoch(*lengths, self.max_tokens, self.seed, self.epoch, self.window)
 
     @property
@@ -188,9 +183,8 @@ class BatchStream:
         self.cursor += 1
         own = rows[self.distributed.rank :: self.distributed.world_size]
         used = own if len(own) else rows[:1]
-        batch = assemble(self._sentences, self._indices[used])
+        batch, aligned = assemble(self._sentences, self._indices[used]), None
         if self.alignments is not None:
             aligned = self.alignments.of_batch(self._corpus_indices[used], batch.src_tokens, batch.tgt_in)
-            batch = replace(batch, aligned=aligned)
         n_src, n_tgt = (int(lengths.sum()) for lengths in self._sentences.lengths(self._indices[rows]))
-        return replace(batch, n_src=n_src, n_tgt=n_tgt, weight=float(len(own) > 0))
+        return replace(batch, n_src=n_src, n_tgt=n_tgt, weight=float(len(own) > 0), aligned=aligned)

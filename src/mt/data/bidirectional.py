@@ -2,7 +2,7 @@
 
 Only the language of the source tells the model which direction is wanted; later epochs train the wanted one alone.
 
-    B sentences, N sentences of the corpus, L tokens
+    B sentences, N sentences of the corpus
 """
 
 from dataclasses import dataclass, replace
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from mt.data.batching import Sentences, TrainingCorpus
 from mt.data.shuffle import hash_indices
-from mt.data.token_store import Ids, Indices, Lengths, sentence_tokens
+from mt.data.token_store import SIDES, EncodedCorpus, Indices, ranges, sentence_tokens
 
-_OPPOSITE = {"source": "target", "target": "source"}
+_AT_ONCE = 2**16  # pairs, of which the place of each token is in memory
 
 
 def reversed_pairs(sentences: Sentences, indices: Indices) -> NDArray[np.bool_]:
@@ -43,6 +43,7 @@ class BidirectionalCorpus:
         sentences = self.corpus.in_epoch(epoch)
         if epoch >= self.epochs:
             return sentences
+        assert isinstance(sentences, EncodedCorpus)
         key = np.random.SeedSequence([self.seed, epoch]).generate_state(1, np.uint64)[0]
         return _PartlyReversed(self, sentences, key)
 
@@ -52,44 +53,30 @@ class _PartlyReversed:
     """Sentence pairs of which a hash of `key` and the index reverses some."""
 
     settings: BidirectionalCorpus
-    sentences: Sentences
+    sentences: EncodedCorpus
     key: np.uint64
-    corpus_indices: Indices | None = None  # of the pairs in the whole corpus; None if they are all of it
-
-    @property
-    def source_format(self) -> str:
-        return self.sentences.source_format
-
-    @property
-    def _more_specials(self) -> int:
-        """The number by which a source has more specials than a target."""
-        source, target = sentence_tokens(0, 0, self.source_format)
-        return int(source - target)
 
     def __len__(self) -> int:
         return len(self.sentences)
 
-    def lengths(self, indices: Indices) -> tuple[Lengths, Lengths]:
-        source, target = self.sentences.lengths(indices)
-        is_reversed, more = self.are_reversed(indices), self._more_specials
-        return np.where(is_reversed, target + more, source), np.where(is_reversed, source - more, target)
-
-    def select(self, indices: Indices) -> "_PartlyReversed":
-        return replace(self, sentences=self.sentences.select(indices), corpus_indices=self._in_corpus(indices))
-
-    def gather(self, side: str, indices: Indices) -> tuple[Ids, Lengths]:
-        is_reversed = self.are_reversed(indices)
-        straight, opposite = (self.sentences.gather(name, indices) for name in (side, _OPPOSITE[side]))
-        ids = np.zeros((len(indices), max(straight[0].shape[1], opposite[0].shape[1])), straight[0].dtype)
-        for rows, (tokens, _) in ((~is_reversed, straight), (is_reversed, opposite)):
-            ids[rows, : tokens.shape[1]] = tokens[rows]
-        return ids, np.where(is_reversed, opposite[1], straight[1])
+    def select(self, indices: Indices) -> EncodedCorpus:
+        """Copy some pairs into memory, reversed or not."""
+        plain, is_reversed = self.sentences.select(indices), self.are_reversed(indices)
+        tokens = np.concatenate([plain.sides[side][0] for side in SIDES])
+        sizes = np.stack([np.diff(plain.sides[side][1]) for side in SIDES])
+        starts = (np.cumsum(sizes) - sizes.ravel()).reshape(sizes.shape)
+        sizes, starts = (np.where(is_reversed, values[::-1], values) for values in (sizes, starts))
+        groups = np.split(np.arange(len(indices)), range(_AT_ONCE, len(indices), _AT_ONCE))
+        sides = {
+            side: (np.concatenate([tokens[ranges(s[g], n[g])] for g in groups]), np.concatenate([[0], np.cumsum(n)]))
+            for side, s, n in zip(SIDES, starts, sizes, strict=True)
+        }
+        return replace(plain, sides=sides)
 
     def are_reversed(self, indices: Indices) -> NDArray[np.bool_]:
-        in_corpus, one_way = self._in_corpus(indices), self.settings.one_way
-        bit = (hash_indices(in_corpus, self.key) & np.uint64(1)).astype(np.bool_)
-        can_be = self.sentences.lengths(indices)[1] + self._more_specials <= self.settings.max_length
-        return bit & can_be if one_way is None else bit & can_be & ~one_way[in_corpus]
-
-    def _in_corpus(self, indices: Indices) -> Indices:
-        return indices if self.corpus_indices is None else self.corpus_indices[indices]
+        """Return which pairs (B,) are reversed."""
+        bit = (hash_indices(indices, self.key) & np.uint64(1)).astype(np.bool_)
+        source, target = sentence_tokens(0, 0, self.sentences.source_format)
+        can_be = self.sentences.lengths(indices)[1] + source - target <= self.settings.max_length
+        one_way = self.settings.one_way
+        return bit & can_be if one_way is None else bit & can_be & ~one_way[indices]

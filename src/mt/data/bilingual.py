@@ -31,24 +31,28 @@ _MAX_PO = 2**28  # bytes; polib needs some ten times as much memory
 def bilingual_pairs(path: Path, kind: str, wanted: tuple[str, str]) -> Iterator[tuple[int, str, str]]:
     """Yield (line, source, target) of each unit of a .tmx, .xliff, .xlf, .po or .tbx that has both languages.
 
-    `en` also takes `en-US`. Raises InputError if the file is missing, of another kind, malformed or unsafe, or if
-    no unit has both languages.
+    Of several texts in a language the first counts, and of source terms all. `en` also takes `en-US`. Raises InputError
+    if the file is missing, of another kind, malformed or unsafe, or if no unit has both languages.
     """
     languages: dict[str, None] = {}
     found = False
     for line, texts in read_units(path, kind):
         names = [name for name, _ in texts]
         languages |= dict.fromkeys(names)
-        if chosen := choose_languages(wanted, names):
+        if chosen := _choose_languages(wanted, names):
             found = True
-            yield line, texts[chosen[0]][1], texts[chosen[1]][1]
+            sources = [text for name, text in texts if name == names[chosen[0]]]
+            for source in sources if kind == ".tbx" else sources[:1]:
+                yield line, source, texts[chosen[1]][1]
     if not found:
+        noun, hint = "unit", "name its languages with source_column and target_column"
+        if kind == ".tbx":
+            noun, hint = "term", "check the languages of its terms"
         there = f"only {', '.join(list(languages)[:20])}" if languages else "and no other translation"
-        hint = "name its languages with source_column and target_column"
-        raise InputError(f"{path}: no unit in {' and '.join(wanted)}, {there}", hint)
+        raise InputError(f"{path}: no {noun} in {' and '.join(wanted)}, {there}", hint)
 
 
-def choose_languages(wanted: Sequence[str], names: Sequence[str]) -> tuple[int, int] | None:
+def _choose_languages(wanted: Sequence[str], names: Sequence[str]) -> tuple[int, int] | None:
     """Return the indices of two languages among the names of a unit's texts, or None."""
     source, target = (_index(language, names) for language in wanted)
     if source is None and target is not None and len(names) == 2 and names[1 - target] in _UNNAMED:

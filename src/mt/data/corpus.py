@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ from mt.data import phrasebook
 from mt.data.bilingual import bilingual_pairs
 from mt.data.named_corpora import opus_archive, sacrebleu_files
 from mt.data.paired_texts import LinePair, LineText, paired_texts, read_texts
-from mt.data.tables import COLUMNS_HINT, Row, no_column, table_rows
+from mt.data.tables import COLUMNS_HINT, Row, first_line, no_column, row_issue, table_rows
 from mt.errors import InputError, MachineError, is_disk_full, is_out_of_memory
 from mt.text.archives import ARCHIVES
-from mt.text.lines import IssueHandler, TextIssue, raise_issue
+from mt.text.lines import IssueHandler, raise_issue
 
 Pair = tuple[str, str]
 NumberedPair = tuple[int, str, str]
@@ -55,13 +56,18 @@ def read_numbered(source: Source, data: DataConfig, on_issue: IssueHandler = rai
     `on_issue` handles lines that are not UTF-8, rows that are skipped, and files of different length. Raises InputError
     if the source cannot be read.
     """
-    if isinstance(source, PairFiles | TextFolder | OpusCorpus | SacrebleuSet) or _is_archive(source):
-        return _read_lines(source, data, on_issue)
-    if isinstance(source, Builtin):
-        return _numbered(_read_builtin(source, data))
-    if isinstance(source, TableFile):
-        return _read_file(Path(data.root) / source.file, source, data, on_issue)
-    return _select_columns(enumerate(_hub_rows(source), 1), source, data, f"{source.hub} ({source.split})", on_issue)
+    match source:
+        case Builtin():
+            return _numbered(_read_builtin(source, data))
+        case HubDataset():
+            rows = enumerate(_hub_rows(source), 1)
+            return _select_columns(rows, source, data, f"{source.hub} ({source.split})", on_issue)
+        case TableFile() if source.kind not in ARCHIVES:
+            path, columns = Path(data.root) / source.file, data.columns_of(source)
+            if source.kind in BILINGUAL:
+                return bilingual_pairs(path, source.kind, columns)
+            return _select_columns(table_rows(path, source, columns, on_issue), source, data, str(path), on_issue)
+    return chain.from_iterable(_numbered(read_texts(pair, on_issue)) for pair in line_texts(source, data))
 
 
 def line_texts(source: Source, data: DataConfig) -> list[LinePair]:
@@ -80,29 +86,13 @@ def line_texts(source: Source, data: DataConfig) -> list[LinePair]:
             return paired_texts(root / source.folder, languages, source.stem)
         case OpusCorpus():
             return paired_texts(opus_archive(source.opus, source.version, languages)[0], languages)
-        case TableFile() if _is_archive(source):
+        case TableFile() if source.kind in ARCHIVES:
             return paired_texts(root / source.file, data.columns_of(source), source.stem)
     return []
 
 
-def _is_archive(source: Source) -> bool:
-    return isinstance(source, TableFile) and source.kind in ARCHIVES
-
-
-def _read_lines(source: Source, data: DataConfig, on_issue: IssueHandler) -> Iterator[NumberedPair]:
-    for pair in line_texts(source, data):
-        yield from _numbered(read_texts(pair, on_issue))
-
-
 def _numbered(pairs: Iterable[Pair]) -> Iterator[NumberedPair]:
     return ((line, src, tgt) for line, (src, tgt) in enumerate(pairs, 1))
-
-
-def _read_file(path: Path, source: TableFile, data: DataConfig, on_issue: IssueHandler) -> Iterator[NumberedPair]:
-    columns = data.columns_of(source)
-    if source.kind in BILINGUAL:
-        return bilingual_pairs(path, source.kind, columns)
-    return _select_columns(table_rows(path, source, columns, on_issue), source, data, str(path), on_issue)
 
 
 def _read_builtin(source: Builtin, data: DataConfig) -> Iterator[Pair]:
@@ -138,10 +128,8 @@ def _hub_rows(source: HubDataset) -> Iterator[dict[str, Any]]:
                     "free some space, set HF_HOME to a folder on a larger disk, or set `streaming: true`",
                 ) from None
             cause = cause.__cause__ or cause.__context__
-        reason = error.__cause__ or error
-        first_line = (str(reason).strip().splitlines() or [type(reason).__name__])[0][:300]
         raise InputError(
-            f"{name}: cannot be loaded: {first_line}",
+            f"{name}: cannot be loaded: {first_line(error.__cause__ or error)}",
             "check the name and the network; a copy in the cache (HF_HOME) works offline",
         ) from None
 
@@ -160,7 +148,7 @@ def _select_columns(
             hint = COLUMNS_HINT if problem.startswith("no column") else ""
             if hint and len(cells) == 1 and ";" in next(iter(cells)):
                 hint = "set `delimiter: ;`"
-            on_issue(TextIssue("row", name, line, f"{name}{unit}{line}: {problem}", hint))
+            on_issue(row_issue(name, unit, line, problem, hint))
         else:
             yield line, cells[columns[0]] or "", cells[columns[1]] or ""
 

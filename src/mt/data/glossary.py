@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mt.data.bilingual import choose_languages, read_units
+from mt.data.bilingual import bilingual_pairs
 from mt.data.terms import Terms
 from mt.data.tokenizer import normalized
 from mt.errors import InputError
@@ -34,7 +34,7 @@ class Glossary:
             if self._is_tbx and path is not None:
                 if not source_lang:
                     raise InputError(f"{path}: no source language was chosen for its terms", "choose with --from")
-                entries = _unique(_tbx_rows(path, pair), path)
+                entries = _unique(bilingual_pairs(path, ".tbx", pair), path)
             self._directions[pair] = Terms(entries, self._keep, pair)
         return self._directions[pair]
 
@@ -48,13 +48,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _tsv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
     """Yield line, source and target; further columns, empty lines, comments and a header do not count."""
-    first = True
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        cells = [normalized(cell) for cell in line.split("\t")]
-        header, first = first, False
-        if header and len(cells) > 1 and all(c.lower() in names for c, names in zip(cells, _HEADERS, strict=False)):
+    lines = ((n, line) for n, line in enumerate(read_lines(path), 1) if line.strip() and not line.startswith("#"))
+    for index, (number, line) in enumerate(lines):
+        cells = list(map(normalized, line.split("\t")))
+        names = zip(cells, _HEADERS, strict=False)
+        if index == 0 and len(cells) > 1 and all(cell.lower() in header for cell, header in names):
             continue
         if len(cells) < 2 or not cells[0]:
             problem = "has no tab" if len(cells) < 2 else "has no source term"
@@ -62,23 +60,10 @@ def _tsv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
         yield number, cells[0], cells[1]
 
 
-def _tbx_rows(path: Path, languages: tuple[str, str]) -> Iterator[tuple[int, str, str]]:
-    """Yield line, source and target of each concept; of several target terms the first, the preferred one, counts."""
-    found = False
-    for number, texts in read_units(path, ".tbx"):
-        names = [name for name, _ in texts]
-        if chosen := choose_languages(languages, names):
-            found = True
-            for name, text in texts:
-                if name == names[chosen[0]]:
-                    yield number, normalized(text), normalized(texts[chosen[1]][1])
-    if not found:
-        raise InputError(f"{path}: no term in {' and '.join(languages)}", "check the languages of its terms")
-
-
 def _unique(rows: Iterator[tuple[int, str, str]], path: Path) -> dict[str, str]:
     entries: dict[str, tuple[int, str]] = {}
     for number, source, target in rows:
+        source, target = normalized(source), normalized(target)
         line, other = entries.setdefault(source, (number, target))
         if other != target:
             message = f"{path}:{number}: '{source}' is '{target}' here and '{other}' in line {line}"

@@ -132,14 +132,11 @@ def write_alignments(corpus: EncodedCorpus, tokenizers: TokenizerPair, folder: P
 
 
 def _corpus_words(corpus: EncodedCorpus, side: str, tokenizer: TextTokenizer) -> Words:
-    words = PieceWords(tokenizer)
-    keys, sizes = zip(*_keys(corpus, side, words), strict=True)
-    ids = np.unique(np.concatenate(keys), return_inverse=True)[1].astype(np.int32)
-    return Words(ids, np.concatenate([[0], np.cumsum(np.concatenate(sizes))]))
-
-
-def _keys(corpus: EncodedCorpus, side: str, words: PieceWords) -> Iterator[tuple[Array, Array]]:
+    words, found = PieceWords(tokenizer), []
     pad = int(np.flatnonzero(words.hidden)[0])
     for start in range(0, len(corpus), _AT_ONCE):
         ids, lengths = corpus.gather(side, np.arange(start, min(start + _AT_ONCE, len(corpus))))
-        yield words.keys(np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, pad))
+        found.append(words.keys(np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, pad)))
+    keys, sizes = map(np.concatenate, zip(*found, strict=True))
+    numbers = np.unique(keys, return_inverse=True)[1].astype(np.int32)
+    return Words(numbers, np.concatenate([[0], np.cumsum(sizes)]))

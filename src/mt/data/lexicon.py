@@ -77,22 +77,20 @@ def learn_lexicon(source: Side, target: Side, src_lines: Array, tgt_lines: Array
 
     Beside what the given lines (N,), translations of each other, teach, names and numbers translate themselves.
     """
-    sample = (
-        np.unique(np.linspace(0, len(src_lines) - 1, LEXICON_PAIRS).astype(np.int64)) if len(src_lines) else src_lines
-    )
+    sample = np.unique(np.linspace(0, len(src_lines) - 1, LEXICON_PAIRS).astype(np.int64))[: len(src_lines)]
     n_words_of = np.stack([source.counts[src_lines[sample]], target.counts[tgt_lines[sample]]])
-    usable = sample[(n_words_of.min(axis=0) > 0) & (n_words_of.max(axis=0) <= _MAX_WORDS)]
-    n_pairs = int((source.counts[src_lines[usable]] * target.counts[tgt_lines[usable]]).sum())
-    usable = usable[:: max(1, -(-n_pairs // _MAX_PAIRS))]
+    is_usable = (n_words_of.min(axis=0) > 0) & (n_words_of.max(axis=0) <= _MAX_WORDS)
+    n_pairs = int(n_words_of[:, is_usable].prod(axis=0).sum())
+    usable = sample[is_usable][:: max(1, -(-n_pairs // _MAX_PAIRS))]
     sources, targets, positions = _word_pairs(source, target, src_lines[usable], tgt_lines[usable])
     n_targets = len(target.vocab) + 1
-    codes, index = np.unique(sources * n_targets + targets, return_inverse=True)
-    probabilities = model_1(codes // n_targets, [(index, positions)])
-    often = np.bincount(index, minlength=len(codes)) > 1  # what was seen once is a coincidence
-    src, tgt = codes // n_targets, codes % n_targets
+    codes, index, seen = np.unique(sources * n_targets + targets, return_inverse=True, return_counts=True)
+    src, tgt = np.divmod(codes, n_targets)
+    probabilities = model_1(src, [(index, positions)])
     share = np.bincount(target.ids, minlength=n_targets) / max(1, len(target.counts))  # of the lines with a word
     gains = np.log(np.maximum(probabilities, 1e-9) / np.maximum(share[tgt], 1e-9))
-    kept = often & (probabilities > _MIN_PROBABILITY) & (gains > _MIN_GAIN)
+    # What was seen once is a coincidence.
+    kept = (seen > 1) & (probabilities > _MIN_PROBABILITY) & (gains > _MIN_GAIN)
     same = [(i, target.vocab[w]) for w, i in source.vocab.items() if w in target.vocab and (len(w) > 3 or w.isdigit())]
     forms = np.array(same, np.int64).reshape(-1, 2)  # names, numbers and the like
     src, tgt = np.concatenate([src[kept], forms[:, 0]]), np.concatenate([tgt[kept], forms[:, 1]])

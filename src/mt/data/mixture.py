@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -24,10 +23,6 @@ class MixturePart:
     def direction(self) -> str:
         """The target language, or de-fr where there are several source languages."""
         return direction(self.source_lang, self.target_lang)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields that are not empty."""
-        return {key: value for key, value in vars(self).items() if value != ""}
 
 
 def direction(source_lang: str, target_lang: str) -> str:

@@ -56,23 +56,6 @@ def names_in(path: Path) -> list[str]:
     return sorted(names)
 
 
-def chosen_pairs(path: Path, languages: tuple[str, str], stem: str | None = None) -> list[tuple[str, str]]:
-    """Return the names of the paired texts of a folder or an archive, or of those with one stem only.
-
-    Raises InputError if there are none.
-    """
-    pairs = text_pairs(names := names_in(path), languages)
-    if stem is not None and stem not in pairs and pairs:
-        raise InputError(f"{path}: no texts with the stem {stem!r}, only {', '.join(pairs)[:300]}", "name one of these")
-    if not pairs:
-        message = f"{path}: no two texts whose names differ in {languages[0]} and {languages[1]}"
-        hint = f"it holds {', '.join(names[:10])}" if names else "it is empty"
-        if not path.is_dir():
-            hint += "; source_column and target_column name other codes of an archive"
-        raise InputError(message, hint)
-    return list(chain.from_iterable(pairs.values())) if stem is None else pairs[stem]
-
-
 @dataclass(frozen=True)
 class LineText:
     """A text of lines: a file, or one in an archive."""
@@ -96,12 +79,25 @@ LinePair = tuple[LineText, LineText]
 
 
 def paired_texts(path: Path, languages: tuple[str, str], stem: str | None = None) -> list[LinePair]:
-    """Return the texts of `chosen_pairs`, whose errors are raised."""
+    """Return the paired texts of a folder or an archive, or those with one stem only.
+
+    Raises InputError if there are none.
+    """
+    pairs = text_pairs(names := names_in(path), languages)
+    if stem is not None and stem not in pairs and pairs:
+        raise InputError(f"{path}: no texts with the stem {stem!r}, only {', '.join(pairs)[:300]}", "name one of these")
+    if not pairs:
+        message = f"{path}: no two texts whose names differ in {languages[0]} and {languages[1]}"
+        hint = f"it holds {', '.join(names[:10])}" if names else "it is empty"
+        if not path.is_dir():
+            hint += "; source_column and target_column name other codes of an archive"
+        raise InputError(message, hint)
 
     def text(name: str) -> LineText:
         return LineText(path / name) if path.is_dir() else LineText(path, name)
 
-    return [(text(source), text(target)) for source, target in chosen_pairs(path, languages, stem)]
+    chosen = chain.from_iterable(pairs.values()) if stem is None else pairs[stem]
+    return [(text(source), text(target)) for source, target in chosen]
 
 
 def read_texts(pair: LinePair, on_issue: IssueHandler) -> Iterator[tuple[str, str]]:

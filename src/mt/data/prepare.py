@@ -25,10 +25,9 @@ from mt.config import (
 )
 from mt.console import log
 from mt.data.cleaning import drop_duplicates, reason_to_drop
-from mt.data.corpus import read_pairs
+from mt.data.corpus import line_texts, read_pairs
 from mt.data.mixture import MixturePart
 from mt.data.named_corpora import opus_archive
-from mt.data.paired_texts import chosen_pairs
 from mt.data.split import Split
 from mt.errors import InputError
 from mt.storage import atomic
@@ -93,11 +92,18 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
             _warn_of_lost_weights(data, before, parts["train"])
         for split in SPLITS if data.test is not None else SPLITS[:2]:
             if _pairs(parts[split]) == 0:
-                raise _empty_split(split, all_held_out=split == "train" and counts[HELD_OUT] > 0)
+                problem, hint = "no sentence pair in it", "check the files, and what cleaning dropped"
+                if split == "train" and counts[HELD_OUT]:
+                    problem += " when those for validation and test are split off"
+                    hint = "name files of their own for these"
+                raise InputError(f"data.{split}: {problem}", hint)
         content = {
             "pairs": {split: _pairs(split_parts) for split, split_parts in parts.items()},
             "train": dict(counts),
-            "parts": {split: [part.as_dict() for part in split_parts] for split, split_parts in parts.items()},
+            "parts": {
+                split: [{key: value for key, value in vars(part).items() if value != ""} for part in split_parts]
+                for split, split_parts in parts.items()
+            },
         }
         atomic.write_json(partial / COUNTS, content)
     return dict(counts)
@@ -147,13 +153,6 @@ def _refuse_back_translation(src: str, name: str) -> None:
             "test",
             "add `synthetic: true` to this source, or name files of their own for these",
         )
-
-
-def _empty_split(split: str, all_held_out: bool) -> InputError:
-    if all_held_out:
-        message = "no sentence pair in it when those for validation and test are split off"
-        return InputError(f"data.{split}: {message}", "name files of their own for these")
-    return InputError(f"data.{split}: no sentence pair in it", "check the files, and what cleaning dropped")
 
 
 def _warn_of_lost_weights(data: DataConfig, before: Sequence[MixturePart], after: Sequence[MixturePart]) -> None:
@@ -210,25 +209,21 @@ def input_digests(data: DataConfig) -> dict[str, Any]:
         for index, source in enumerate(sources):
             prefix = f"data.{split}.{index}" if len(sources) > 1 else f"data.{split}"
             if isinstance(source, TextFolder):
-                digests[prefix] = [_file_digest(data, name) for name in _texts(source, data)]
+                digests[prefix] = [_file_digest(text.path) for pair in line_texts(source, data) for text in pair]
             elif isinstance(source, OpusCorpus):
                 digests[prefix] = sha256(opus_archive(source.opus, source.version, data.languages_of(source))[0])
             elif isinstance(source, PairFiles | TableFile):
-                digests |= {f"{prefix}.{key}": _file_digest(data, name) for key, name in source.files.items()}
+                for key, name in source.files.items():
+                    hint = f"the path is relative to data.root, which is '{data.root}'"
+                    path = Path(data.root) / name
+                    digests[f"{prefix}.{key}"] = _file_digest(path, "" if Path(name).is_absolute() else hint)
             elif source is not None:
                 digests[prefix] = source.model_dump(exclude=_NOT_CONTENT)
     return digests
 
 
-def _texts(source: TextFolder, data: DataConfig) -> list[str]:
-    """Return the texts of a folder that are read, relative to data.root as the folder is."""
-    pairs = chosen_pairs(Path(data.root) / source.folder, data.languages_of(source), source.stem)
-    return [f"{source.folder}/{name}" for pair in pairs for name in pair]
-
-
-def _file_digest(data: DataConfig, name: str) -> str:
-    refuse_pipe(path := Path(data.root) / name)
-    hint = "" if Path(name).is_absolute() else f"the path is relative to data.root, which is '{data.root}'"
+def _file_digest(path: Path, hint: str = "") -> str:
+    refuse_pipe(path)
     with explain_read_errors(path, hint):
         return sha256(path)
 

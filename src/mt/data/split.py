@@ -38,7 +38,7 @@ class Split:
         sizes = {s: v.from_train for s, v in (("test", data.test), ("valid", data.valid)) if isinstance(v, FromTrain)}
         if not sizes:
             return
-        hashes = (self._hash(src) for src, tgt in _human_pairs(data) if src and tgt)
+        hashes = (self._hash(src) for src, _ in _human_pairs(data))
         # So many show that the text has enough sentences; where it has fewer, their number is exact.
         smallest = _smallest(hashes, ceil(max(sizes.values()) / MAX_HELD_OUT) + 1)
         limit = max(1, int(len(smallest) * MAX_HELD_OUT))
@@ -70,7 +70,7 @@ class Split:
         """Return the hashes of the targets of each of these source sentences."""
         targets: dict[int, set[int]] = {key: set() for key in keys}
         for src, tgt in _human_pairs(data):
-            if src and tgt and (key := self._hash(src)) in targets:
+            if (key := self._hash(src)) in targets:
                 targets[key].add(self._hash(tgt))
         return targets
 
@@ -96,7 +96,7 @@ class Split:
 def _human_pairs(data: DataConfig) -> Iterator[tuple[str, str]]:
     for source in data.train:
         if not is_synthetic(source):
-            yield from read_pairs(source, data)
+            yield from filter(all, read_pairs(source, data))
 
 
 def _smallest(hashes: Iterator[int], number: int) -> NDArray[np.uint64]:

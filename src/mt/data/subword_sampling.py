@@ -206,19 +206,18 @@ class SampledCorpus:
         folder: Path,
     ) -> None:
         self._seed, self._folder, self._source_format = seed, folder, corpus.source_format
-        self._most_ids = dict(zip(SIDES, most_ids(max_length, corpus.source_format), strict=True))
-        self._segmenters = dict(zip(SIDES, segmenters, strict=True))
-        self._words = {side: _Words.split(*corpus.sides[side], t) for side, t in zip(SIDES, tokenizers, strict=True)}
-        self._dtypes = {side: corpus.sides[side][0].dtype for side in SIDES}
+        self._segmenters, self._most_ids = segmenters, most_ids(max_length, corpus.source_format)
+        self._words = [_Words.split(*corpus.sides[side], t) for side, t in zip(SIDES, tokenizers, strict=True)]
+        self._dtypes = [corpus.sides[side][0].dtype for side in SIDES]
 
     def in_epoch(self, epoch: int) -> EncodedCorpus:
         """Return the sentences of an epoch."""
-        seeds = {side: np.random.SeedSequence([self._seed, epoch, number]) for number, side in enumerate(SIDES)}
-        return EncodedCorpus({side: self._segment(side, seeds[side]) for side in SIDES}, self._source_format)
+        sides = {side: self._segment(number, epoch) for number, side in enumerate(SIDES)}
+        return EncodedCorpus(sides, self._source_format)
 
-    def _segment(self, side: str, seed: np.random.SeedSequence) -> tuple[Ids, Lengths]:
+    def _segment(self, side: int, epoch: int) -> tuple[Ids, Lengths]:
         words, dtype = self._words[side], self._dtypes[side]
-        rng = np.random.Generator(np.random.PCG64(seed))
+        rng = np.random.Generator(np.random.PCG64([self._seed, epoch, side]))
         segmentations = _Segmentations.draw(words, self._segmenters[side], random.Random(int(rng.integers(2**63))))
         starts = np.zeros_like(words.starts)
         with tempfile.TemporaryFile(dir=self._folder) as file:

@@ -5,19 +5,28 @@ The text formats are read here, through the strict line reader, and not with `da
 """
 
 import csv
+import importlib.util
 import json
+import re
+import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from mt.config import TableFile
-from mt.data.spreadsheet import sheet_cells
-from mt.errors import InputError
-from mt.text.lines import IssueHandler, TextIssue, read_lines
+from mt.errors import InputError, is_out_of_memory
+from mt.text.archives import refuse_unsafe_zip
+from mt.text.lines import IssueHandler, TextIssue, explain_read_errors, read_lines
 
 Row = tuple[int, dict[str, Any]]
 
 COLUMNS_HINT = "name the columns with source_column and target_column; header: false counts them"
+
+_MAX_SHEET_BYTES = 2_000_000_000  # of all parts, unpacked
+_MAX_TEXTS = 200_000_000  # bytes of the shared texts, which openpyxl keeps in memory
+_MAX_ROWS = 2**20  # of Excel itself
+_OLD_EXCEL = b"\xd0\xcf\x11\xe0"  # the container of .xls and of encrypted workbooks
 
 
 def table_rows(path: Path, source: TableFile, columns: tuple[str, str], on_issue: IssueHandler) -> Iterator[Row]:
@@ -38,13 +47,23 @@ def table_rows(path: Path, source: TableFile, columns: tuple[str, str], on_issue
 def read_cells(path: Path, source: TableFile, on_issue: IssueHandler) -> Iterator[tuple[int, list[Any]]]:
     """Yield the line and the cells of each row of a TSV, CSV or Excel file."""
     if source.kind == ".xlsx":
-        return sheet_cells(path, source.sheet)
+        return _sheet_cells(path, source.sheet)
     return (_quoted_cells if source.is_quoted else _plain_cells)(path, source.separator, on_issue)
 
 
 def no_column(column: str, columns: Iterable[str]) -> str:
     """Describe a missing column."""
     return f"no column '{column}', only {', '.join(map(str, columns))}"
+
+
+def first_line(error: BaseException, limit: int = 300) -> str:
+    """Return the first line of an error's message, or else its type."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:limit]
+
+
+def row_issue(name: object, unit: str, number: int, problem: str, hint: str = "") -> TextIssue:
+    """Describe a row that is skipped; `unit` stands between the file's name and the row's number."""
+    return TextIssue("row", str(name), number, f"{name}{unit}{number}: {problem}", hint)
 
 
 def _name_cells(
@@ -60,16 +79,12 @@ def _name_cells(
                 continue
         if len(cells) > len(columns):
             problem = f"{len(cells)} cells, but the first line has {len(columns)} columns"
-            on_issue(_row_issue(path, f":{number}", number, problem, "look for a separator inside a sentence"))
+            on_issue(row_issue(path, ":", number, problem, "look for a separator inside a sentence"))
         elif missing := [name for name in wanted if name in columns[len(cells) :]]:
             problem = f"ends before column {missing[0]!r}"
-            on_issue(_row_issue(path, f":{number}", number, problem, "look for a missing separator"))
+            on_issue(row_issue(path, ":", number, problem, "look for a missing separator"))
         else:
             yield number, dict(zip(columns, cells, strict=False))
-
-
-def _row_issue(path: Path, position: str, number: int, problem: str, hint: str = "") -> TextIssue:
-    return TextIssue("row", str(path), number, f"{path}{position}: {problem}", hint)
 
 
 def _refuse_repeated(columns: Sequence[str], name: str) -> None:
@@ -111,7 +126,7 @@ def _jsonl_rows(path: Path, on_issue: IssueHandler) -> Iterator[Row]:
         except (ValueError, RecursionError) as error:
             problem = f"not valid JSON: {error}"
         if problem:
-            on_issue(_row_issue(path, f":{number}", number, problem))
+            on_issue(row_issue(path, ":", number, problem))
         else:
             yield number, row
 
@@ -137,8 +152,7 @@ def _parquet_rows(path: Path, wanted: tuple[str, str], on_issue: IssueHandler) -
                     yield from _valid_rows(batch, path, number, on_issue)
                 number += batch.num_rows
     except (pyarrow.ArrowException, OSError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-        raise InputError(f"{path}: cannot be read as Parquet: {reason}") from None
+        raise InputError(f"{path}: cannot be read as Parquet: {first_line(error)}") from None
 
 
 def _valid_rows(batch: Any, path: Path, before: int, on_issue: IssueHandler) -> Iterator[Row]:
@@ -147,6 +161,65 @@ def _valid_rows(batch: Any, path: Path, before: int, on_issue: IssueHandler) -> 
         try:
             (row,) = batch.slice(number - before - 1, 1).to_pylist()
         except UnicodeDecodeError:
-            on_issue(_row_issue(path, f": row {number}", number, "not valid UTF-8"))
+            on_issue(row_issue(path, ": row ", number, "not valid UTF-8"))
         else:
             yield number, row
+
+
+def _sheet_cells(path: Path, sheet: str | None = None) -> Iterator[tuple[int, list[Any]]]:
+    """Yield the number and the cells of each row that is not empty; `sheet` names a sheet, None takes the first.
+
+    Numbers are read as text and formulas as their results. Dates stay what they are, and are no text. Rows end with
+    the last column of the first. Raises InputError if the .xlsx is missing, damaged, encrypted or unsafe, or has no
+    such sheet.
+    """
+    if importlib.util.find_spec("openpyxl") is None:
+        raise InputError(f"{path}: reading .xlsx files needs openpyxl", "pip install '.[data]' in mt's own folder")
+    import openpyxl
+
+    try:
+        with explain_read_errors(path):
+            _refuse_unsafe(path)
+            workbook = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
+        with closing(workbook):
+            names = [each.title for each in workbook.worksheets]
+            if not names or sheet not in (None, *names):
+                raise InputError(f"{path}: no sheet {sheet!r}, only {', '.join(names)}", "name one of these as `sheet`")
+            rows = workbook[sheet or names[0]].iter_rows(values_only=True)
+            width = 0
+            for number, values in enumerate(rows, 1):
+                if number > _MAX_ROWS:
+                    message = f"{path}: more than {_MAX_ROWS:,} rows, which Excel does not have"
+                    raise InputError(message, "save it again")
+                cells = list(map(_cell, values))
+                while len(cells) > width and cells[-1] == "":
+                    cells.pop()
+                width = width or len(cells)
+                if any(cells):
+                    yield number, cells + [""] * (width - len(cells))
+    except Exception as error:  # the library raises whatever its parts do
+        if isinstance(error, InputError | OSError) or is_out_of_memory(error):
+            raise
+        message = f"{path}: damaged, or no .xlsx file ({first_line(error, 200)})"
+        raise InputError(message, "save it again in its program") from None
+
+
+def _refuse_unsafe(path: Path) -> None:
+    with path.open("rb") as file:
+        if file.read(4) == _OLD_EXCEL:
+            message = f"{path}: protected by a password, or an old .xls under another name"
+            raise InputError(message, "save it as .xlsx without a password")
+        with zipfile.ZipFile(file) as archive:
+            refuse_unsafe_zip(archive, str(path), _MAX_SHEET_BYTES)
+            for info in archive.infolist():
+                if info.filename.endswith("sharedStrings.xml") and info.file_size > _MAX_TEXTS:
+                    raise InputError(f"{path}: more than {_MAX_TEXTS // 10**6} MB of text", "save it as .tsv")
+                with archive.open(info) as part:
+                    if re.search(rb"<!(DOCTYPE|ENTITY)", part.read(2**16).replace(b"\0", b"")):
+                        raise InputError(f"{path}: declares entities of its own", "save it again in Excel")
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return "" if value is None else str(value) if isinstance(value, int | float) else value

@@ -129,18 +129,17 @@ class Terms:
         for word in self._word.finditer(text):
             start, matches = word.start(), []
             for source, target in self._by_word.get(word[0].lower(), ()):
-                end = start + len(source)
-                spelt = text[start:end]
+                spelt = text[start : start + len(source)]
                 if spelt in (source, _capitalized(source), source.upper()) and (
-                    not self._spaced or is_whole_word(text, start, end)
+                    not self._spaced or is_whole_word(text, start, start + len(source))
                 ):
-                    matches.append((spelt != source, start, end, source, target, spelt))
-            for different, *_, source, target, spelt in sorted(matches, key=lambda m: (-m[2], m[0]))[:1]:
+                    matches.append((source, target, spelt))
+            for source, target, spelt in sorted(matches, key=lambda m: (-len(m[0]), m[0] != m[2]))[:1]:
                 if target in ("", source):
                     yield self._kept(start, (spelt,))
                     continue
                 forms: tuple[str, ...] = (target,)
-                if different:
+                if spelt != source:
                     upper = len(spelt) > 1 and spelt == source.upper()
                     forms = (target.upper(), target) if upper else (target, _capitalized(target))
                 yield Term(start, start + len(spelt), forms, True, self._into_spaced, source)

@@ -49,8 +49,14 @@ class EncodedCorpus:
     @classmethod
     def open(cls, folder: Path, source_format: str = SOURCE_FORMATS[0]) -> "EncodedCorpus":
         """Map a folder that `encode_corpus` wrote."""
-        starts = {side: np.load(folder / f"{side}_starts.npy", mmap_mode="r") for side in SIDES}
-        return cls({side: (_map_tokens(folder, side), starts[side]) for side in SIDES}, source_format)
+        sides = {}
+        for side in SIDES:
+            path = next(folder.glob(f"{side}_tokens.uint*"))
+            dtype = np.dtype(path.suffix[1:])
+            # An empty file cannot be mapped.
+            tokens = np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.zeros(1, dtype)
+            sides[side] = tokens, np.load(folder / f"{side}_starts.npy", mmap_mode="r")
+        return cls(sides, source_format)
 
     def in_epoch(self, epoch: int) -> "EncodedCorpus":
         """Return the corpus itself: every epoch has the same tokens."""
@@ -111,10 +117,3 @@ def ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.in
     """Return the numbers of ranges of the given starts and sizes, one range after another."""
     numbers: NDArray[np.int64] = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
     return numbers
-
-
-def _map_tokens(folder: Path, side: str) -> Ids:
-    path = next(folder.glob(f"{side}_tokens.uint*"))
-    dtype = np.dtype(path.suffix[1:])
-    # An empty file cannot be mapped.
-    return np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.zeros(1, dtype)

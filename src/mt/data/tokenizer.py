@@ -12,19 +12,20 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import count, takewhile
+from itertools import chain, count, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 
 from mt.console import log
-from mt.data.tokenizer_file import load_tokenizer
+from mt.errors import InputError
 from mt.storage.run_dir import tokenizer_names
-from mt.text.lines import nfc
+from mt.text.lines import explain_read_errors, nfc
 
 if TYPE_CHECKING:
     from mt.config import TokenizerConfig
@@ -88,7 +89,7 @@ class BpeTokenizer:
     @classmethod
     def load(cls, path: Path) -> "BpeTokenizer":
         """Load and check a tokenizer file; raise InputError if it is missing or is not one of our tokenizers."""
-        return cls(load_tokenizer(path, _untrained(), SPECIALS))
+        return cls(_read_tokenizer(path))
 
     def to_json(self) -> str:
         """Return the file's content, a pure function of training text and size."""
@@ -174,6 +175,41 @@ def _untrained() -> Tokenizer:
     return tokenizer
 
 
+def _read_tokenizer(path: Path) -> Tokenizer:
+    """Load a file that may come from elsewhere, checked before the library acts on it, which may panic."""
+    try:
+        with explain_read_errors(path):
+            content = path.read_text(encoding="utf-8")
+        state = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a tokenizer file: {str(error)[:200]}") from None
+    model = state.get("model") if isinstance(state, dict) else None
+    if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict):
+        raise InputError(f"{path}: not a tokenizer file: it has no model with a vocabulary")
+    if state.get("added_tokens") or state.get("truncation") or state.get("padding"):
+        raise InputError(f"{path}: it matches special tokens in text, truncates or pads, which is not supported")
+    if not _equivalent(state | {"model": model | {"vocab": {}, "merges": []}}, json.loads(_untrained().to_str())):
+        raise InputError(f"{path}: its text processing differs from this program's tokenizers")
+    try:
+        tokenizer = Tokenizer.from_str(content)
+    except Exception as error:  # the library raises plain Exception for anything it cannot parse
+        raise InputError(f"{path}: not a tokenizer file: {str(error)[:200]}") from None
+    if tuple(map(tokenizer.id_to_token, range(len(SPECIALS)))) != SPECIALS:
+        raise InputError(f"{path}: ids 0 to {len(SPECIALS) - 1} must be {', '.join(SPECIALS)}")
+    if sorted(model["vocab"].values()) != list(range(tokenizer.get_vocab_size())):
+        raise InputError(f"{path}: the ids of its pieces are not 0 to {tokenizer.get_vocab_size() - 1}")
+    return tokenizer
+
+
+def _equivalent(a: Any, b: Any) -> bool:
+    """Compare two settings; one that is off may be absent, since other versions of the library may lack it."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return all(_equivalent(a.get(key), b.get(key)) for key in a.keys() | b.keys())
+    if isinstance(a, list) and isinstance(b, list) and b:
+        return len(a) == len(b) and all(map(_equivalent, a, b))
+    return bool(a == b) or not (a or b)
+
+
 def _alphabet(lines: Iterable[str], size: int) -> list[str]:
     """Return the space marker and the most frequent characters, ties in Unicode order (the library's are random).
 
@@ -192,15 +228,15 @@ def normalized(text: str) -> str:
     return nfc(text.strip())
 
 
+@dataclass(frozen=True)
 class _Concatenated:
-    """Several texts as one that can be read repeatedly."""
+    """Both texts as one that can be read repeatedly."""
 
-    def __init__(self, *texts: Iterable[str]) -> None:
-        self._texts = texts
+    source: Iterable[str]
+    target: Iterable[str]
 
     def __iter__(self) -> Iterator[str]:
-        for text in self._texts:
-            yield from text
+        return chain(self.source, self.target)
 
 
 class TokenizerPair(NamedTuple):
@@ -220,22 +256,20 @@ class TokenizerPair(NamedTuple):
 
     @classmethod
     def load(cls, folder: Path, shared: bool) -> "TokenizerPair":
-        from mt.data.tokenizer_kinds import read_tokenizer  # which imports this module
-
-        source_path, target_path = (folder / name for name in tokenizer_names(shared))
-        source = read_tokenizer(source_path)
-        return cls(source, source.counterpart if shared else read_tokenizer(target_path))
+        return cls._read([folder / name for name in tokenizer_names(shared)], shared)
 
     @classmethod
     def given(cls, settings: "TokenizerConfig", tags: Sequence[str] = ()) -> "TokenizerPair | None":
         """Load the tokenizers whose files the configuration names; None if they are to be trained."""
-        from mt.data.tokenizer_kinds import read_tokenizer
+        return None if settings.given is None else cls._read(map(Path, settings.given), settings.shared, tags)
 
-        if settings.given is None:
-            return None
-        source_path, target_path = map(Path, settings.given)
+    @classmethod
+    def _read(cls, paths: Iterable[Path], shared: bool, tags: Sequence[str] = ()) -> "TokenizerPair":
+        from mt.data.tokenizer_kinds import read_tokenizer  # which imports this module
+
+        source_path, target_path = paths
         source = read_tokenizer(source_path, tags)
-        return cls(source, source.counterpart if settings.shared else read_tokenizer(target_path))
+        return cls(source, source.counterpart if shared else read_tokenizer(target_path))
 
     @classmethod
     def train(
@@ -255,12 +289,11 @@ class TokenizerPair(NamedTuple):
 
         if shared:
             tokenizer = train_tokenizer(_Concatenated(source, target), vocab_size, tags, kind)
-            pair, trained = cls(tokenizer, tokenizer), {"training": tokenizer}
+            pair, names = cls(tokenizer, tokenizer), ["training"]
         else:
             learned = train_tokenizer(source, vocab_size, tags, kind), train_tokenizer(target, vocab_size, (), kind)
-            pair = cls(*learned)
-            trained = {"source": pair.source, "target": pair.target}
-        for name, tokenizer in trained.items():
+            pair, names = cls(*learned), ["source", "target"]
+        for name, tokenizer in zip(names, pair, strict=False):
             if tokenizer.vocab_size < vocab_size:
                 message = "tokenizer.vocab_size: the %s text gives only %d of the %d pieces requested"
                 log.warning(message, name, tokenizer.vocab_size, vocab_size)

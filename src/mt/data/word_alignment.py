@@ -81,8 +81,7 @@ def grow_diag_final_and(forward: set[tuple[int, int]], backward: set[tuple[int, 
     return sorted(found)
 
 
-@dataclass(frozen=True)
-class _Batch:
+class _Batch(NamedTuple):
     """Sentence pairs with the same number of states H.
 
     Attributes:
@@ -149,8 +148,7 @@ class _Direction:
         """Return the posteriors of all pairs (P,), of each emitted word to have no counterpart, and of all jumps."""
         pairs, nulls = np.zeros(len(index)), np.ones(len(text.sides[1 - self.states].ids))
         jumps = np.zeros_like(self.jumps)
-        for batch in text.batches(self.states):
-            found, unaligned, moved = self._posteriors(text, index, batch)
+        for batch, found, unaligned, moved in self._posteriors(text, index):
             pairs[batch.cells[batch.is_word]] = found[batch.is_word]
             nulls[batch.words[batch.is_word]] = unaligned[batch.is_word]
             jumps += np.bincount(_widths(len(moved)).ravel(), moved.ravel(), len(jumps))
@@ -159,16 +157,16 @@ class _Direction:
     def best(self, text: _Text, index: Array) -> Array:
         """Return the likeliest state of each emitted word, counted in its sentence; -1 if it has no counterpart."""
         states = np.full(len(text.sides[1 - self.states].ids), -1)
-        for batch in text.batches(self.states):
-            found, unaligned, _ = self._posteriors(text, index, batch)
+        for batch, found, unaligned, _ in self._posteriors(text, index):
             chosen = np.where(found.max(axis=2) > unaligned, found.argmax(axis=2), -1)
             states[batch.words[batch.is_word]] = chosen[batch.is_word]
         return states
 
-    def _posteriors(self, text: _Text, index: Array, batch: _Batch) -> tuple[Array, Array, Array]:
-        emission = np.where(batch.is_word[:, :, None], self.table[index[batch.cells]], 1.0)
-        null = np.where(batch.is_word, self.null[text.sides[1 - self.states].ids[batch.words]], 1.0)
-        return self._forward_backward(emission, null, batch.is_word)
+    def _posteriors(self, text: _Text, index: Array) -> Iterator[tuple[_Batch, Array, Array, Array]]:
+        for batch in text.batches(self.states):
+            emission = np.where(batch.is_word[:, :, None], self.table[index[batch.cells]], 1.0)
+            null = np.where(batch.is_word, self.null[text.sides[1 - self.states].ids[batch.words]], 1.0)
+            yield batch, *self._forward_backward(emission, null, batch.is_word)
 
     def _forward_backward(self, emission: Array, null: Array, is_word: Array) -> tuple[Array, Array, Array]:
         """Return the posteriors of states (B, O, H), of none (B, O), and the expected moves between states (H, H).

@@ -60,7 +60,10 @@ def choose_device(wanted: str, key: str = "training.device", local_rank: int = 0
         # threads differ in their last bits.
         torch.set_num_threads(torch.get_num_threads())
         _keep_freed_memory()
-        _bound_onednn_caches()
+        # OneDNN and torch's layer above it would cache a thousand shapes of half a megabyte each. Each number of rows
+        # is a shape; a step uses some twenty, which may never occur again.
+        for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+            os.environ.setdefault(name, "64")
     return torch.device(wanted)
 
 
@@ -122,15 +125,6 @@ def _keep_freed_memory() -> None:
     m_trim_threshold, m_mmap_max = -1, -4  # malloc.h
     mallopt(m_mmap_max, 0)
     mallopt(m_trim_threshold, -1)
-
-
-def _bound_onednn_caches() -> None:
-    """Limit the shapes that oneDNN and torch's layer above it cache, by default a thousand of half a megabyte each.
-
-    Each number of rows is a shape; a step uses some twenty, which may never occur again.
-    """
-    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(name, "64")
 
 
 def peak_memory() -> int:

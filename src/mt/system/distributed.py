@@ -137,6 +137,7 @@ def init_distributed(environment: Mapping[str, str]) -> Distributed:
         return SINGLE_PROCESS
     # Each failed attempt would be a warning of 20 lines. Torch reads it when it is first imported.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    import torch
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
@@ -149,7 +150,8 @@ def init_distributed(environment: Mapping[str, str]) -> Distributed:
             # several, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 does.
             store = PrefixStore(f"start {environment.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         # Both connect every process with every other one, which fails where a firewall lets only the store through.
-        dist.init_process_group(_backend(), store=store, rank=rank, world_size=size, timeout=_CONNECTION_TIMEOUT)
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_CONNECTION_TIMEOUT)
         gloo = dist.new_group(backend="gloo", timeout=_CONNECTION_TIMEOUT)
         for group, timeout in ((dist.group.WORLD, _STEP_TIMEOUT), (gloo, _TIMEOUT)):
             dist.distributed_c10d._set_pg_timeout(timeout, group)
@@ -162,13 +164,6 @@ def init_distributed(environment: Mapping[str, str]) -> Distributed:
         ) from None
 
 
-def _backend() -> str:
-    """Choose NCCL between GPUs, gloo where there are none."""
-    import torch
-
-    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-
-
 @contextlib.contextmanager
 def explain_lost_process() -> Iterator[None]:
     """Turn a failed collective into one sentence for the user.
@@ -179,17 +174,13 @@ def explain_lost_process() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if not _is_lost_process(error):
+        import torch.distributed as dist
+
+        # Gloo has no exception type of its own for a closed connection.
+        signs = ("Connection closed by peer", "Connection reset", "Broken pipe", "gloo", "NCCL")
+        if not isinstance(error, dist.DistError) and not any(sign in str(error) for sign in signs):
             raise
         raise MachineError(
             "another process of this training has died or can no longer be reached",
             "the launcher stops them all; the same command resumes from the last checkpoint",
         ) from error
-
-
-def _is_lost_process(error: RuntimeError) -> bool:
-    """Recognise the errors of a closed connection; gloo has no exception type of its own."""
-    import torch.distributed as dist
-
-    signs = ("Connection closed by peer", "Connection reset", "Broken pipe", "gloo", "NCCL")
-    return isinstance(error, dist.DistError) or any(sign in str(error) for sign in signs)
