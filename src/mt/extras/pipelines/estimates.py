@@ -14,8 +14,8 @@ from mt.config import Config, PairFiles, Source
 from mt.console import log
 from mt.errors import MtError
 from mt.extras.doctor.scoring import random_interval
-from mt.extras.pipelines.costs import StepCost, cores_per_step
 from mt.extras.pipelines.plan import Plan, Step
+from mt.extras.pipelines.results import StepCost
 from mt.extras.planning.corpus_sample import train_on_sample
 from mt.extras.planning.dry_run import Texts, read_texts
 from mt.extras.planning.estimate import estimate, scoring_cost
@@ -38,7 +38,7 @@ _SCORE_BYTES, _WEIGHT_BYTES = 160, 4
 def estimate_costs(plan: Plan, names: list[str], jobs: int = 1, keep: bool = True) -> dict[str, StepCost]:
     """Estimate the cost of some steps if `jobs` run at once; with `keep` the timings are kept for the next time."""
     given = os.environ.get("OMP_NUM_THREADS")
-    cores = {name: cores_per_step(plan.at_once(name, jobs)) for name in names}
+    cores = {name: plan.cores(name, jobs) for name in names}
     estimator = _Estimator(plan, keep)
     try:
         return {name: estimator.cost(plan.steps[name], cores[name]) for name in names}

@@ -17,7 +17,6 @@ from filelock import lock_descriptor
 
 from mt.console import duration, harmless, log
 from mt.errors import MtError, StoppedError
-from mt.extras.pipelines.costs import cores_per_step
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import note_attempt, output_digest, read_record, step_key, write_record
 from mt.storage import atomic
@@ -125,7 +124,7 @@ class _Runner:
 
     def _run_command(self, step: Step, key: str, slot: int, lock: int) -> None:
         log.info("%s: mt %s", step.name, shlex.join(step.words))
-        cores = cores_per_step(self._plan.at_once(step.name, self._jobs))
+        cores = self._plan.cores(step.name, self._jobs)
         environment = os.environ | {"OMP_NUM_THREADS": str(cores), ENDS_WITH_PARENT: "1"}
         if self._gpus:
             environment["CUDA_VISIBLE_DEVICES"] = self._gpus[slot % len(self._gpus)]

@@ -1,20 +1,23 @@
 """Plans: the steps of a pipeline in an order in which they can run, each with its command."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from mt.bundle.load_translator import read_config
 from mt.config import Config, load_config
 from mt.config.loading import as_yaml, parse_tree, read_limited
 from mt.config.problems import Problem
-from mt.config.suggestions import similar
+from mt.config.yaml_tree import TreePath
 from mt.errors import InputError
-from mt.extras.pipelines.loading import Pipeline, as_place, is_place, places, problem
+from mt.extras.pipelines.loading import Pipeline, as_place, did_you_mean, is_place, places, problem
 from mt.extras.pipelines.schema import COMMANDS, Export, OnCorpus, Place, StepSettings, Train
+from mt.storage.find_model import find_model
 from mt.storage.run_dir import RunDir
+from mt.system.cpus import usable_cores
 
 _MODELS = ("model", "forward", "backward")  # keys of models, whose paths are not relative to `root`
 _TEXTS = ("distill", "backtranslate")  # kinds of steps whose output is one file
@@ -86,6 +89,11 @@ class Plan:
         real = os.path.realpath(path)
         return next((s for s in self.steps.values() if f"{real}/".startswith(f"{os.path.realpath(s.output)}/")), None)
 
+    def config_of(self, model: Path) -> Config:
+        """Return the configuration of a model, which a step may have yet to train."""
+        writer = self.writer(model)
+        return writer.config if writer and writer.config else read_config(find_model(model, self.folder))
+
     def upstream(self, name: str) -> set[str]:
         """Return the names of all steps that a step depends on."""
         direct = self.steps[name].needs
@@ -99,6 +107,12 @@ class Plan:
         after = sum(name in self.upstream(other) for other in self.steps)
         return min(jobs, len(self.steps) - len(self.upstream(name)) - after)
 
+    def cores(self, name: str, jobs: int) -> int:
+        """Return the cores of a step if `jobs` run at once; OMP_NUM_THREADS limits those of all."""
+        threads = os.environ.get("OMP_NUM_THREADS", "")
+        cores = int(threads) if threads.isdecimal() and int(threads) else usable_cores()
+        return max(1, cores // self.at_once(name, jobs))
+
 
 def make_plan(pipeline: Pipeline, runs: Path) -> Plan:
     """Resolve the references between steps.
@@ -111,7 +125,7 @@ def make_plan(pipeline: Pipeline, runs: Path) -> Plan:
     if RunDir(folder).config.is_file():
         raise InputError(f"{pipeline.origin('name')}: {folder} is the run of a training", "choose another name")
     named = {name: list(_all_places(pipeline, name)) for name in pipeline.steps}
-    pipeline.refuse([found for name in named for found in _reference_problems(pipeline, name, named[name])])
+    pipeline.refuse(list(_reference_problems(pipeline, chain.from_iterable(named.values()))))
     needs = {name: tuple(dict.fromkeys(p.step for _, p in named[name] if p.step)) for name in named}
     order = _order(pipeline, needs)
     outputs = {name: _output(pipeline, folder, name) for name in order}
@@ -119,7 +133,7 @@ def make_plan(pipeline: Pipeline, runs: Path) -> Plan:
     return Plan(pipeline, folder, {name: _make_step(pipeline, folder, outputs, name, needs[name]) for name in order})
 
 
-def _all_places(pipeline: Pipeline, name: str) -> Iterator[tuple[tuple[str | int, ...], Place]]:
+def _all_places(pipeline: Pipeline, name: str) -> Iterator[tuple[TreePath, Place]]:
     """Yield the places that a step names, those in the values of its configuration included."""
     kind, settings = pipeline.steps[name]
     for path, place in places(settings):
@@ -128,7 +142,7 @@ def _all_places(pipeline: Pipeline, name: str) -> Iterator[tuple[tuple[str | int
         yield from _places_in(value, pipeline.set_path(name, key))
 
 
-def _places_in(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Place]]:
+def _places_in(value: Any, path: TreePath) -> Iterator[tuple[TreePath, Place]]:
     if is_place(value):
         yield path, as_place(value)
     elif isinstance(value, Mapping | list):
@@ -136,18 +150,13 @@ def _places_in(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[
             yield from _places_in(inner, (*path, key))
 
 
-def _reference_problems(
-    pipeline: Pipeline, name: str, named: list[tuple[tuple[str | int, ...], Place]]
-) -> Iterator[Problem]:
+def _reference_problems(pipeline: Pipeline, named: Iterable[tuple[TreePath, Place]]) -> Iterator[Problem]:
     for path, place in named:
         if place.step is None:
             continue
         if place.step not in pipeline.steps:
-            suggestions = similar(place.step, pipeline.steps)
-            known = (
-                f"did you mean {' or '.join(suggestions)}?" if suggestions else f"there are {', '.join(pipeline.steps)}"
-            )
-            yield problem(f"there is no step {place.step}; {known}", *path)
+            hint = did_you_mean(place.step, pipeline.steps) or f"there are {', '.join(pipeline.steps)}"
+            yield problem(f"there is no step {place.step}; {hint}", *path)
             continue
         kind = pipeline.steps[place.step][0]
         key = next((str(part) for part in reversed(path) if not isinstance(part, int)), "")
