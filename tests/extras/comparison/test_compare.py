@@ -21,8 +21,7 @@ from engine_helpers import reseal
 from mt.cli.compare import compare as compare_command
 from mt.data.eval_texts import EvalText
 from mt.errors import MachineError
-from mt.extras.comparison.differences import marked_differences, sentence_differences
-from mt.extras.comparison.results import compare, comparison_text
+from mt.extras.comparison.results import compare, comparison_text, marked_differences, sentence_differences
 from mt.extras.comparison.significance import System, paired_tests
 from mt.extras.comparison.systems import Comparison
 from mt.storage.run_dir import RunDir

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mt.config import Config, parse_config
-from mt.config.problems import dotted, validate
+from mt.config.problems import SECTIONS, dotted, validate
 from mt.errors import InputError
 from mt.extras.planning.other_files import named_texts, read_options
 from mt.extras.planning.other_toolkits import Conversion, convert
@@ -112,17 +112,12 @@ def _lists(found: Conversion) -> Iterator[str]:
 
 def _sections(found: Conversion) -> dict[str, list[Choice]]:
     """Return the values in the order of the configuration, each with the name of its option."""
-    sections: dict[str, list[Choice]] = {"": []}
-    for section, field in Config.model_fields.items():
-        keys = getattr(field.annotation, "model_fields", None)
-        names = [section] if keys is None else [f"{section}.{key}" for key in keys]
-        choices = [
-            Choice(name.rpartition(".")[2], found.values[name], found.origins.get(name, ("",))[0])
-            for name in names
-            if name in found.values
-        ]
-        if keys is None:
-            sections[""] += choices
-        else:
-            sections[section] = choices
+    choices = {
+        key: Choice(key.rpartition(".")[2], value, found.origins.get(key, ("",))[0])
+        for key, value in found.values.items()
+    }
+    sections = {"": [choices[key] for key in Config.model_fields if key in choices]}
+    for name, section in SECTIONS.items():
+        keys = (f"{name}.{key}" for key in section.model_fields)
+        sections[name] = [choices[key] for key in keys if key in choices]
     return sections

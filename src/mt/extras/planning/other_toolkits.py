@@ -59,6 +59,8 @@ def tables() -> dict[str, Any]:
     """Read the tables."""
     path = Path(__file__).with_suffix(".yaml")
     found: Any = parse_yaml(path.read_text(encoding="utf-8"), path.name).root
+    for table in found["toolkits"].values():
+        table["rows"] = {name: row for names, row in table["rows"].items() for name in names.split()}
     return dict(found)
 
 
