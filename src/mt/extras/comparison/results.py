@@ -188,27 +188,26 @@ def comparison_json(results: Sequence[ComparisonResult]) -> dict[str, Any]:
 
 def _as_dict(result: ComparisonResult) -> dict[str, Any]:
     text = result.comparison.text
+    metrics = {
+        tests.metric: {
+            "signature_bootstrap": tests.bootstrap_signature,
+            "signature_randomisation": tests.randomisation_signature,
+            "systems": [
+                {**_rounded(asdict(one), 6), "verdict": None if one.difference is None else tests.verdict(one)}
+                for one in tests.systems
+            ],
+        }
+        for tests in result.tests
+    }
     return {
         "target_lang": text.target_lang or None,
         "sentences": len(text.references),
         "baseline": result.comparison.systems[0].name,
-        "metrics": {tests.metric: _tests_as_dict(tests) for tests in result.tests},
+        "metrics": metrics,
         "sentence_chrf": [
             {**system, **{key: [_rounded(one, 4) for one in system[key]] for key in ("gains_most", "loses_most")}}
             for system in result.differences
         ],
-    }
-
-
-def _tests_as_dict(tests: MetricTests) -> dict[str, Any]:
-    systems: list[dict[str, Any]] = []
-    for one in tests.systems:
-        verdict = None if one.difference is None else tests.verdict(one)
-        systems.append({**_rounded(asdict(one), 6), "verdict": verdict})
-    return {
-        "signature_bootstrap": tests.bootstrap_signature,
-        "signature_randomisation": tests.randomisation_signature,
-        "systems": systems,
     }
 
 

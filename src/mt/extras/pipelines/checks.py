@@ -238,13 +238,11 @@ class _Checker:
 
     def other_lengths(self, step: Step) -> Iterator[Problem]:
         """Report two texts that should be aligned by line, and cannot be."""
-        for first, key in (("input", "closest_to"), ("source", "reference")):
-            paths = [path for path in (step.text(first), step.text(key)) if path is not None]
+        pairs = (("input", "closest_to"), ("source", "reference"))
+        texts = [(key, [*step.places.get(first, ()), *step.places.get(key, ())]) for first, key in pairs]
+        for key, paths in [*texts, *((f"data.{split}", paths) for split, _, paths in step.sources())]:
             if len(paths) == 2 and (reason := self._unaligned(*paths)):
                 yield self._problem(step, reason, key)
-        for split, _, paths in step.sources():
-            if len(paths) == 2 and (reason := self._unaligned(*paths)):
-                yield self._problem(step, reason, f"data.{split}")
 
     def _unaligned(self, first: Path, second: Path) -> str:
         rows = self._rows(first), self._rows(second)

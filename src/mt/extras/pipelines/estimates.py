@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 
 from mt.bundle.pretrained import Pretrained
@@ -56,11 +57,8 @@ class _Estimator:
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):  # missing or damaged
             timings = json.loads(self._path.read_bytes())
             self._measured = {key: Measurements(**values) for key, values in timings.items()}
-        self._translations = {
-            Path(step.config.data.root, pair.source): Path(step.config.data.root, pair.target)
-            for step in plan.steps.values() if step.config is not None
-            for pair in _pair_files(step.config) if not plan.writer(Path(step.config.data.root, pair.target))
-        }  # fmt: skip
+        pairs = (pair for step in plan.steps.values() for pair in _pairs(step))
+        self._translations = {source: target for source, target in pairs if not plan.writer(target)}
 
     def cost(self, step: Step, cores: int) -> StepCost:
         """Return the estimated cost of a step on so many cores."""
@@ -68,14 +66,13 @@ class _Estimator:
         os.environ["OMP_NUM_THREADS"] = str(cores)  # for the processes that time
         if step.config is not None:
             return self._corpus_cost(step, step.config)
-        writers = [self._plan.writer(model) for model in step.models()]
-        models = [writer.config for writer in writers if writer is not None and writer.config is not None]
+        models = self._trained(step, "model")
         measured = [each for each in map(self._measure, models) if each is not None]
         if step.kind == "export":
             return StepCost(3 * _START, measured[0].parameters * _WEIGHT_BYTES if measured else None)
         given = step.text("source" if step.kind == "eval" else "input")
         text = None if given is None else self._stand_in(given)
-        if text is None or not measured or len(measured) < len(writers):
+        if text is None or not measured or len(measured) < len(step.models()):
             return StepCost()
         options, search = step.settings.model_dump(), models[0].decoding
         beam = 1 if options.get("greedy") or options["sample"] else options["beam"] or search.beam_size
@@ -114,10 +111,8 @@ class _Estimator:
         return StepCost(seconds, found.disk)
 
     def _scoring_cost(self, step: Step, config: Config, texts: Texts) -> StepCost:
-        writers = [self._plan.writer(model) for key in ("forward", "backward") for model in step.models(key)]
-        models = [writer.config for writer in writers if writer is not None and writer.config is not None]
         epochs = []
-        for model in models or [config]:
+        for model in self._trained(step, "forward", "backward") or [config]:
             training = model.training.model_copy(update={"precision": "fp32"})  # in which all models score
             measured = self._measure(model.model_copy(update={"training": training}), texts)
             if measured is None:
@@ -127,6 +122,11 @@ class _Estimator:
         scored = pairs + pairs // random_interval(pairs)
         seconds = _PASSES_PER_SCORE * scored * sum(epochs) / len(epochs) * _FORWARD
         return StepCost(2 * _START + seconds, 2 * _SCORE_BYTES * scored)
+
+    def _trained(self, step: Step, *keys: str) -> list[Config]:
+        """Return the configurations of those of its models that other steps train."""
+        writers = [self._plan.writer(model) for key in keys for model in step.models(key)]
+        return [writer.config for writer in writers if writer is not None and writer.config is not None]
 
     def _measure(self, config: Config, texts: Texts | None = None) -> Measurements | None:
         """Time some steps of a training, or of one of the same shape that was timed before."""
@@ -172,15 +172,15 @@ class _Estimator:
         if writer is None:
             return None
         if writer.config is not None:  # a cleaning
-            sides = [side for pair in _pair_files(writer.config) for side in (pair.source, pair.target)]
-            same = [side for side in sides if Path(side).suffix == path.suffix] or sides[:1]
-            return self._stand_in(Path(writer.config.data.root, same[0])) if same else None
+            sides = list(chain.from_iterable(_pairs(writer)))
+            same = [side for side in sides if side.suffix == path.suffix] or sides[:1]
+            return self._stand_in(same[0]) if same else None
         source = writer.text("input")
         if source is None:
             return None
         return self._stand_in(writer.text("closest_to") or self._translations.get(source) or source)
 
 
-def _pair_files(config: Config) -> list[PairFiles]:
-    """Return the training sources that are two text files."""
-    return [source for source in config.data.train if isinstance(source, PairFiles)]
+def _pairs(step: Step) -> list[list[Path]]:
+    """Return the training sources of a step that are two text files."""
+    return [paths for split, source, paths in step.sources() if split == "train" and isinstance(source, PairFiles)]

@@ -20,6 +20,7 @@ from mt.storage.run_dir import RunDir
 from mt.system.cpus import usable_cores
 
 _MODELS = ("model", "forward", "backward")  # keys of models, whose paths are not relative to `root`
+_NO_OPTIONS = ("config", "set", "format", "output")  # keys that are no options of a command, or added to all
 _TEXTS = ("distill", "backtranslate")  # kinds of steps whose output is one file
 # Kinds of steps that a key can name; of the others those that write text
 _PRODUCERS = {**dict.fromkeys(_MODELS, ("train",)), "scores": ("score",)}
@@ -99,19 +100,16 @@ class Plan:
         direct = self.steps[name].needs
         return set(direct).union(*map(self.upstream, direct))
 
-    def at_once(self, name: str, jobs: int) -> int:
-        """Return among how many steps the cores are shared: this one and those independent of it, at most `jobs`.
+    def cores(self, name: str, jobs: int) -> int:
+        """Return the cores of a step: its share of all, or of OMP_NUM_THREADS, if `jobs` independent steps run at once.
 
         What is done does not matter, so that a step has as many threads, and the same bytes, after a resume.
         """
         after = sum(name in self.upstream(other) for other in self.steps)
-        return min(jobs, len(self.steps) - len(self.upstream(name)) - after)
-
-    def cores(self, name: str, jobs: int) -> int:
-        """Return the cores of a step if `jobs` run at once; OMP_NUM_THREADS limits those of all."""
+        at_once = min(jobs, len(self.steps) - len(self.upstream(name)) - after)
         threads = os.environ.get("OMP_NUM_THREADS", "")
         cores = int(threads) if threads.isdecimal() and int(threads) else usable_cores()
-        return max(1, cores // self.at_once(name, jobs))
+        return max(1, cores // at_once)
 
 
 def make_plan(pipeline: Pipeline, runs: Path) -> Plan:
@@ -240,7 +238,7 @@ def _make_step(
         reads += map(Path, config.tokenizer.given or ())
     for key, field in type(settings).model_fields.items():
         value = getattr(settings, key)
-        if key in (*settings.own, "output") or value == field.get_default(call_default_factory=True):
+        if key in _NO_OPTIONS or value == field.get_default(call_default_factory=True):
             continue
         option = f"--{(field.alias or key).replace('_', '-')}"
         if isinstance(value, bool):

@@ -146,13 +146,6 @@ def _without_paths(values: Any) -> Any:
     return [_without_paths(value) for value in values] if isinstance(values, list) else values
 
 
-def _key_if_known(step: Step) -> str | None:
-    try:
-        return step_key(step)
-    except InputError:  # an input is gone
-        return None
-
-
 def input_digest(path: Path) -> str:
     """Return the digest of a file, of what a model has learned, or of scores of pairs."""
     if path.is_file():
@@ -224,14 +217,14 @@ def states(plan: Plan) -> dict[str, State]:
     """Return the state of each step: changed: done with other inputs; lost: its output is gone or another one now."""
     found: dict[str, State] = {}
     for name, step in plan.steps.items():
+        record = read_record(plan, step)
         if any(found[other] != "done" for other in step.needs):
             found[name] = "waiting"
-            continue
-        record = read_record(plan, step)
-        if record is None:
+        elif record is None:
             found[name] = "new"
-        elif record.key != _key_if_known(step):
-            found[name] = "changed"
         else:
-            found[name] = "done" if record.digest == output_digest(plan, step) else "lost"
+            found[name] = "changed"
+            with contextlib.suppress(InputError):  # an input is gone
+                if record.key == step_key(step):
+                    found[name] = "done" if record.digest == output_digest(plan, step) else "lost"
     return found

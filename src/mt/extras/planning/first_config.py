@@ -60,9 +60,8 @@ def read_texts(options: InitOptions) -> Texts:
     """
     data = validated_data(options)
     device = choose_device(options.device, "--device").type
-    sample, general = (
-        sample_corpus(part, data) for part in (data.train[: len(options.train)], data.train[len(options.train) :])
-    )
+    own = len(options.train)
+    sample, general = sample_corpus(data.train[:own], data), sample_corpus(data.train[own:], data)
     name = refuse_unusable(sample, options.train[0])
     if sample.clean < _FEW_PAIRS and options.start is None:
         log.warning("%d pairs are too few to learn a language from; expect very little", sample.clean)
@@ -112,7 +111,10 @@ def describe(config: Config, texts: Texts, measured: Measurements, schema: str) 
         )
         log.warning(message, 100 * measured.too_long, config.data.max_length, "raise it, or split lines into sentences")
     estimated = estimate(config, measured, pairs, texts.valid_pairs, inputs.sample.bytes_per_pair())
-    description, costs = _description(inputs), cost(measured, estimated)
+    source, target = inputs.sample.words()
+    machine = "a GPU" if inputs.device != "cpu" else f"{inputs.cores} CPU core{'s'[: inputs.cores != 1]}"
+    description = f"{inputs.pairs:,} sentence pairs ({source:.1f} and {target:.1f} words on average) and {machine}"
+    costs = cost(measured, estimated)
     header = [
         f"yaml-language-server: $schema={schema}",
         "",
@@ -161,12 +163,6 @@ def _fit_to_time(template: ConfigTemplate, pairs: int, valid_pairs: int) -> tupl
         limit = f"{_STEP_LIMITS[1]:,} steps, the limit of mt init," if minutes is None else f"{minutes:g} minutes"
         log.warning("%s are %.1f passes over the text; a longer training learns more", limit, length.epochs)
     return shape, length, measured
-
-
-def _description(inputs: PlanInputs) -> str:
-    source, target = inputs.sample.words()
-    machine = "a GPU" if inputs.device != "cpu" else f"{inputs.cores} CPU core{'s'[: inputs.cores != 1]}"
-    return f"{inputs.pairs:,} sentence pairs ({source:.1f} and {target:.1f} words on average) and {machine}"
 
 
 def fitting_length(inputs: PlanInputs, measured: Measurements, pairs: float, valid_pairs: int) -> Length:
