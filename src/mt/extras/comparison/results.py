@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
+from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from mt.console import harmless, log, table
@@ -34,20 +36,23 @@ def compare(comparison: Comparison, metrics: Sequence[str], samples: int, trials
     """Test each system against the baseline and compare their sentences; an InputError if no metric fits.
 
     Args:
-        metrics, samples, trials: as for `paired_tests`.
+        metrics: of bleu, chrf and ter, which is left out for languages without spaces.
+        samples, trials: as for `paired_tests`.
         shown: sentences that differ most, so many in each direction.
     """
     references, systems = comparison.text.references, comparison.systems
     language = comparison.text.target_lang
     if len(references) < _FEW_SENTENCES:
         log.warning("only %d sentences: too few for reliable tests", len(references))
-    if "ter" in metrics and ter_metric(language) is None:
-        metrics = [metric for metric in metrics if metric != "ter"]
+    known: dict[str, Metric | None] = {"bleu": BLEU(tokenize=comparison.tokenize), "chrf": CHRF()}
+    known["ter"] = ter_metric(language)
+    usable = {name: metric for name in metrics if (metric := known[name]) is not None}
+    if "ter" in metrics and "ter" not in usable:
         log.warning("TER is left out: it counts words, which %s does not separate by spaces", language)
-        if not metrics:
+        if not usable:
             raise InputError("--metrics ter: no other metric to compare in", "add bleu or chrf")
-    log.info("testing the difference in %s", ", ".join(_NAMES[metric] for metric in metrics))
-    tests = paired_tests(systems, references, metrics, comparison.tokenize, samples, trials, language)
+    log.info("testing the difference in %s", ", ".join(_NAMES[name] for name in usable))
+    tests = paired_tests(systems, references, usable, samples, trials)
     differences = [sentence_differences(comparison.text, systems[0], system, shown) for system in systems[1:]]
     return ComparisonResult(comparison, tests, differences)
 

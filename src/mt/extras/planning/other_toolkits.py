@@ -100,8 +100,7 @@ def convert(toolkit: str, options: Mapping[str, Option], file: str) -> Conversio
             elif not found.add(key, own, name, line):
                 earlier = f"{as_yaml(found.values[key])} from {found.origins[key][0]}"
                 found.differing.append(f"{shown}: mt has one {key}, which is {earlier}")
-    for key, own in table["defaults"].items():
-        fallbacks.append((key, own, f"{toolkit}'s default", 0))
+    fallbacks += [(key, own, f"{toolkit}'s default", 0) for key, own in table["defaults"].items()]
     for fallback in fallbacks:
         found.add(*fallback)
     return found
