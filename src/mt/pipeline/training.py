@@ -71,15 +71,8 @@ def make_trainer(
 ) -> Trainer:
     """Build the trainer; the weights start from the seed, from a pretrained model, or from the newest checkpoint.
 
-    Args:
-        config: the run's configuration.
-        run_dir: holds the encoded data, and checkpoints to resume from.
-        tokenizers: of both languages.
-        device: where to train.
-        pretrained: the models to start and learn from.
-        distributed: the ranks of this training.
-        origin: the digests that checkpoints record.
-        listener: called with each event of the metrics log.
+    The run folder holds the encoded data, and checkpoints to resume from; `origin` has the digests that checkpoints
+    record, and `listener` is called with each event of the metrics log.
     """
     torch.manual_seed(config.seed)
     sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size

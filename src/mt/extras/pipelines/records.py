@@ -181,7 +181,7 @@ def output_digest(plan: Plan, step: Step) -> str | None:
             return stage_key(_check_files(output))
         if step.kind == "eval" and any(output.glob("*.json")):
             return stage_key([input_digest(path) for path in sorted(output.glob("*.json"))])
-        return input_digest(output if output.is_file() or step.kind != "score" else output / "scores.tsv")
+        return input_digest(output)
     except (manifest.DamagedError, InputError, OSError):
         return None
 
