@@ -17,7 +17,7 @@ from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES, EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
-from mt.pipeline.resume import refuse_other_tokenizer, tokenizer_digests, tokenizer_files
+from mt.pipeline.resume import refuse_other_tokenizer, tokenizer_digests
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import RunDir
@@ -62,7 +62,7 @@ def make_tokenizers(
         with atomic.new_folder(run_dir.tokenizer, key=key) as folder:
             for name, text in tokenizers.files().items():
                 atomic.write_text(folder / name, text)
-    files = tokenizer_files(run_dir)
+    files = {name: file["sha256"] for name, file in read_manifest(run_dir.tokenizer)["files"].items()}
     refuse_other_tokenizer(run_dir, files)  # a user may have replaced them
     tokenizers = TokenizerPair.load(run_dir.tokenizer, settings.shared)
     log.info("vocabulary: %d source and %d target pieces", tokenizers.source.vocab_size, tokenizers.target.vocab_size)
