@@ -13,7 +13,7 @@ from pathlib import Path
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, PairFiles, Source
 from mt.console import log
-from mt.errors import MtError
+from mt.errors import InputError, MtError
 from mt.extras.doctor.scoring import random_interval
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.results import StepCost
@@ -64,16 +64,23 @@ class _Estimator:
         """Return the estimated cost of a step on so many cores."""
         self._cores = cores
         os.environ["OMP_NUM_THREADS"] = str(cores)  # for the processes that time
-        if step.config is not None:
-            return self._corpus_cost(step, step.config)
+        try:
+            return self._model_cost(step) if step.config is None else self._corpus_cost(step, step.config)
+        except (MtError, OSError) as error:
+            log.debug("%s: no estimate: %s", step.name, error)
+            return StepCost(3 * _START if step.kind == "export" else None)
+
+    def _model_cost(self, step: Step) -> StepCost:
         models = self._trained(step, "model")
-        measured = [each for each in map(self._measure, models) if each is not None]
+        if len(models) < len(step.models()):
+            raise InputError("a model that no step trains is not timed")
+        measured = list(map(self._measure, models))
         if step.kind == "export":
-            return StepCost(3 * _START, measured[0].parameters * _WEIGHT_BYTES if measured else None)
+            return StepCost(3 * _START, measured[0].parameters * _WEIGHT_BYTES)
         given = step.text("source" if step.kind == "eval" else "input")
         text = None if given is None else self._stand_in(given)
-        if text is None or not measured or len(measured) < len(step.models()):
-            return StepCost()
+        if text is None:
+            raise InputError("the length of its text is unknown")
         options, search = step.settings.model_dump(), models[0].decoding
         beam = 1 if options.get("greedy") or options["sample"] else options["beam"] or search.beam_size
         seconds = sum(each.seconds_per_sentence for each in measured) * _BEAM_FACTOR * (1 + beam)
@@ -86,21 +93,13 @@ class _Estimator:
 
     def _corpus_cost(self, step: Step, config: Config) -> StepCost:
         config = self._with_stand_ins(config)
-        try:
-            texts = read_texts(config.data)
-            if step.kind == "clean":
-                size = sum(texts.pairs) * texts.train.bytes_per_pair()
-                return StepCost(_START + sum(texts.pairs) / _CLEANED_PER_SECOND, round(size))
-            if step.kind == "score":
-                return self._scoring_cost(step, config, texts)
-            if config.training.max_steps <= _FEW_STEPS:
-                return StepCost()
-            measured = self._measure(config, texts)
-        except (MtError, OSError) as error:
-            log.debug("%s: no estimate: %s", step.name, error)
-            return StepCost()
-        if measured is None:
-            return StepCost()
+        texts = read_texts(config.data)
+        if step.kind == "clean":
+            size = sum(texts.pairs) * texts.train.bytes_per_pair()
+            return StepCost(_START + sum(texts.pairs) / _CLEANED_PER_SECOND, round(size))
+        if step.kind == "score":
+            return self._scoring_cost(step, config, texts)
+        measured = self._measure(config, texts)
         valid = texts.held_out["valid"][0]
         found = estimate(config, measured, texts.pairs, valid, texts.train.bytes_per_pair(), texts.train.complete)
         training = config.training
@@ -115,8 +114,6 @@ class _Estimator:
         for model in self._trained(step, "forward", "backward") or [config]:
             training = model.training.model_copy(update={"precision": "fp32"})  # in which all models score
             measured = self._measure(model.model_copy(update={"training": training}), texts)
-            if measured is None:
-                return StepCost()
             epochs.append(measured.steps_per_pair * measured.seconds_per_step)
         pairs = sum(texts.pairs)
         scored = pairs + pairs // random_interval(pairs)
@@ -128,25 +125,21 @@ class _Estimator:
         writers = [self._plan.writer(model) for key in keys for model in step.models(key)]
         return [writer.config for writer in writers if writer is not None and writer.config is not None]
 
-    def _measure(self, config: Config, texts: Texts | None = None) -> Measurements | None:
+    def _measure(self, config: Config, texts: Texts | None = None) -> Measurements:
         """Time some steps of a training, or of one of the same shape that was timed before."""
         training = config.training
         if training.max_steps <= _FEW_STEPS:
-            return None
+            raise InputError("so few steps are not timed")
         shape = (training.max_tokens, training.accumulate, training.optimizer, training.r_drop, training.precision)
         key = stage_key(config.model, config.tokenizer, training.device, training.recompute, self._cores, *shape)
         if key not in self._measured:
             plain = training.model_copy(update={"init_from": None, "init_layers": None, "distill_from": ()})
             config = self._with_stand_ins(config.model_copy(update={"training": plain}))
-            try:
-                train = (texts or read_texts(config.data)).train
-                tokenizers = train_on_sample(config.tokenizer, train.sample, config.data.tagged)
-                log.info("timing a few steps of %s, whose result is discarded", config.name)
-                complete = len(train.sample) == train.clean
-                self._measured[key] = probe(config, train.sample, tokenizers, complete, Pretrained(config))
-            except (MtError, OSError) as error:
-                log.debug("%s: cannot be timed: %s", config.name, error)
-                return None
+            train = (texts or read_texts(config.data)).train
+            tokenizers = train_on_sample(config.tokenizer, train.sample, config.data.tagged)
+            log.info("timing a few steps of %s, whose result is discarded", config.name)
+            complete = len(train.sample) == train.clean
+            self._measured[key] = probe(config, train.sample, tokenizers, complete, Pretrained(config))
             if self._keep:
                 atomic.write_json(self._path, {key: asdict(each) for key, each in self._measured.items()})
         return self._measured[key]
