@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mt.config import Config
-from mt.console import duration
 from mt.data.mixture import training_shares
 from mt.extras.planning.probe import Measurements
 from mt.training.length_plan import fitting_steps
@@ -92,13 +91,3 @@ def _checkpoints(config: Config, measured: Measurements, steps: int) -> int:
     made = sum(-(-steps // every) for every in (training.save_every, training.validate_every) if every)
     checkpoints = min(training.keep_checkpoints + averages, made) + 1  # one is being written
     return checkpoints * copies * weights + 3 * weights  # the model for torch and CTranslate2
-
-
-def cost(measured: Measurements, estimated: Estimate) -> str:
-    """Describe time and memory."""
-    memory = f"{measured.memory / 1e9:.1f} GB of memory"
-    if measured.gpu_memory is not None:
-        memory = f"{measured.gpu_memory / 1e9:.1f} GB of GPU memory and {memory}"
-    validation = duration(estimated.validation_seconds)
-    total = f"about {duration(estimated.seconds)} ({validation} of it validation)"
-    return f"{measured.seconds_per_step:.2g} s a step, {total}, {memory}"

@@ -6,10 +6,10 @@ import torch
 
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, parse_config
-from mt.console import log
+from mt.console import duration, log
 from mt.errors import InputError
 from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, sample_held_out, train_on_sample
-from mt.extras.planning.estimate import cost, estimate, scoring_cost
+from mt.extras.planning.estimate import estimate, scoring_cost
 from mt.extras.planning.init_options import InitOptions, Source, validated_data
 from mt.extras.planning.probe import Measurements, probe
 from mt.extras.planning.recipe import (
@@ -114,7 +114,11 @@ def describe(config: Config, texts: Texts, measured: Measurements, schema: str) 
     source, target = inputs.sample.words()
     machine = "a GPU" if inputs.device != "cpu" else f"{inputs.cores} CPU core{'s'[: inputs.cores != 1]}"
     description = f"{inputs.pairs:,} sentence pairs ({source:.1f} and {target:.1f} words on average) and {machine}"
-    costs = cost(measured, estimated)
+    memory = f"{measured.memory / 1e9:.1f} GB of memory"
+    if measured.gpu_memory is not None:
+        memory = f"{measured.gpu_memory / 1e9:.1f} GB of GPU memory and {memory}"
+    total = f"about {duration(estimated.seconds)} ({duration(estimated.validation_seconds)} of it validation)"
+    costs = f"{measured.seconds_per_step:.2g} s a step, {total}, {memory}"
     header = [
         f"yaml-language-server: $schema={schema}",
         "",
