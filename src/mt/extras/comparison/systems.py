@@ -222,18 +222,13 @@ def _not_scored(path: Path, file: Path, test_set: str, data: DataConfig) -> Inpu
 
 
 def _common_method(stored: Sequence[_StoredTestSet], method: str | None) -> str:
-    for one in stored:
-        if method is not None and method not in one.methods:
-            raise InputError(
-                f"{one.path}: its test set was translated by {', '.join(one.methods)}, not by {method}",
-                "choose another --method, or --test-set changed.test for what `mt eval` made with other settings",
-            )
-    common = [method for method in stored[0].methods if all(method in one.methods for one in stored)]
-    if not common:
-        raise InputError(
-            "; ".join(f"{one.path} was translated by {', '.join(one.methods)}" for one in stored),
-            "make translations by the same method with `mt eval`",
-        )
+    common = [each for each in stored[0].methods if all(each in one.methods for one in stored)]
+    if not common or method not in (None, *common):
+        wanted = f", not by {method}" if method else ""
+        others = [one for one in stored if method not in one.methods]
+        reasons = (f"{one.path}: its test set was translated by {', '.join(one.methods)}{wanted}" for one in others)
+        hint = "choose another --method, or --test-set changed.test for what `mt eval` made with other settings"
+        raise InputError("; ".join(reasons), hint if method else "translate with `mt eval` by the same method")
     return method or ("beam" if "beam" in common else common[0])
 
 
