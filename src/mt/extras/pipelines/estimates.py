@@ -148,13 +148,11 @@ class _Estimator:
         """Return a configuration whose texts are there: for those that steps are to write, texts of as many lines."""
         train: list[Source] = []
         for source in config.data.train:
-            if not isinstance(source, PairFiles):
-                train.append(source)
-                continue
-            found = [self._stand_in(Path(config.data.root, side)) for side in (source.source, source.target)]
-            paths = [str(path.absolute()) for path in found if path is not None]
-            if len(paths) == 2:
-                train.append(source.model_copy(update=dict(zip(("source", "target"), paths, strict=True))))
+            files = source.files if isinstance(source, PairFiles) else {}
+            found = {side: self._stand_in(Path(config.data.root, name)) for side, name in files.items()}
+            paths = {side: str(path.absolute()) for side, path in found.items() if path is not None}
+            if len(paths) == len(files):
+                train.append(source.model_copy(update=paths))
         return config.model_copy(update={"data": config.data.model_copy(update={"train": tuple(train)})})
 
     def _stand_in(self, path: Path) -> Path | None:

@@ -4,7 +4,8 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -101,17 +102,15 @@ def may_write(plan: Plan, step: Step) -> bool:
     return any(attempt.get("output") == real for attempt in _attempts(plan, step))
 
 
-def _attempts(plan: Plan, step: Step) -> Iterator[dict[str, Any]]:
-    """Yield the attempts; one that was killed has no costs, since nobody noted them."""
+def _attempts(plan: Plan, step: Step) -> Iterable[dict[str, Any]]:
+    """Return the attempts; one that was killed has no costs, since nobody noted them."""
     path = plan.records / f"{step.name}.attempts"
-    by_start: dict[float, dict[str, Any]] = {}
+    by_start = defaultdict[float, dict[str, Any]](lambda: {"seconds": 0.0, "core_seconds": 0.0})
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        try:
+        with contextlib.suppress(ValueError, TypeError, KeyError):  # a kill has truncated the line
             attempt = json.loads(line)
-            by_start[attempt["started"]] = by_start.get(attempt["started"], {}) | attempt
-        except (ValueError, TypeError, KeyError):  # a kill has truncated the line
-            continue
-    yield from ({"seconds": 0.0, "core_seconds": 0.0} | each for each in by_start.values())
+            by_start[attempt["started"]] |= attempt
+    return by_start.values()
 
 
 def step_key(step: Step) -> str:
