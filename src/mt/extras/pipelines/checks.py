@@ -224,17 +224,15 @@ class _Checker:
         ending = path.suffix[1:]
         if writer is None:
             return ending if ending in known else None
-        if writer.kind == "clean" and writer.config is not None:
+        if writer.kind == "clean":
             return ending
-        if writer.kind in ("distill", "backtranslate"):
-            to = getattr(writer.settings, "to", None)
-            model = writer.models()[0]
-            source, targets = self._direction(model)
-            text = writer.text("input")
-            if self._is_bidirectional(model) and text is not None and self._language(text, set(targets)) in targets:
-                return source[0]
-            return to or (targets[0] if len(targets) == 1 else None)
-        return None
+        if writer.kind not in ("distill", "backtranslate"):
+            return None
+        to, model, text = getattr(writer.settings, "to", None), writer.models()[0], writer.text("input")
+        source, targets = self._direction(model)
+        if self._is_bidirectional(model) and text is not None and self._language(text, set(targets)) in targets:
+            return source[0]
+        return to or (targets[0] if len(targets) == 1 else None)
 
     def other_lengths(self, step: Step) -> Iterator[Problem]:
         """Report two texts that should be aligned by line, and cannot be."""

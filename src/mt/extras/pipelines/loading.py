@@ -23,17 +23,12 @@ _NEEDED = "A pipeline needs `name` and `steps`."
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A parsed pipeline file.
-
-    Attributes:
-        steps: kind and settings by name, in the order of the file.
-        origins: the place of each key, for messages.
-    """
+    """A parsed pipeline file."""
 
     path: Path
     file: PipelineFile
-    steps: dict[str, tuple[str, StepSettings]]
-    origins: dict[TreePath, Origin]
+    steps: dict[str, tuple[str, StepSettings]]  # kind and settings by name, in the order of the file
+    origins: dict[TreePath, Origin]  # the place of each key, for messages
 
     def refuse(self, problems: Sequence[Problem]) -> None:
         """Raise an InputError that lists all problems, if there are any."""

@@ -28,26 +28,17 @@ _PRODUCERS = {**dict.fromkeys(_MODELS, ("train",)), "scores": ("score",)}
 
 @dataclass(frozen=True)
 class Step:
-    """A step.
-
-    Attributes:
-        words: the arguments of `mt`.
-        needs: names of the steps whose output it reads.
-        places: the paths of its files and models, by key of its settings.
-        reads: files and models that it reads, besides the texts of `config`.
-        output: the file or folder that it writes.
-        config: of a training or of the corpus that it works on.
-    """
+    """A step."""
 
     name: str
     kind: str
     settings: StepSettings
-    words: tuple[str, ...]
-    needs: tuple[str, ...]
-    places: Mapping[str, Sequence[Path]]
-    reads: tuple[Path, ...]
-    output: Path
-    config: Config | None
+    words: tuple[str, ...]  # the arguments of `mt`
+    needs: tuple[str, ...]  # names of the steps whose output it reads
+    places: Mapping[str, Sequence[Path]]  # the paths of its files and models, by key of its settings
+    reads: tuple[Path, ...]  # files and models that it reads, besides the texts of `config`
+    output: Path  # the file or folder that it writes
+    config: Config | None  # of a training or of the corpus that it works on
 
     def models(self, key: str = "model") -> Sequence[Path]:
         """Return the models that a key names."""

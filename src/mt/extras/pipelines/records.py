@@ -30,24 +30,15 @@ State = Literal["done", "new", "changed", "lost", "waiting"]
 
 @dataclass(frozen=True)
 class Record:
-    """A finished step.
+    """A finished step."""
 
-    Attributes:
-        key: of its command and inputs.
-        digest: of what it wrote.
-        seconds: in all attempts with this key that were not killed.
-        core_seconds: likewise, of all its processes.
-        disk: bytes of its output.
-        scores: those of `mt eval`, or of a training's test set.
-    """
-
-    key: str
-    digest: str
-    seconds: float
-    core_seconds: float
-    disk: int
+    key: str  # of its command and inputs
+    digest: str  # of what it wrote
+    seconds: float  # in all attempts with this key that were not killed
+    core_seconds: float  # likewise, of all its processes
+    disk: int  # bytes of its output
     ended: str
-    scores: list[Score] = field(default_factory=list)
+    scores: list[Score] = field(default_factory=list)  # those of `mt eval`, or of a training's test set
 
 
 _RECORD, _SCORES = TypeAdapter(Record), TypeAdapter(list[Score])  # which refuse damaged values

@@ -35,20 +35,12 @@ _STEP_LIMITS = (50, 300_000)
 
 @dataclass(frozen=True)
 class Texts:
-    """The texts that the user gave.
+    """The texts that the user gave."""
 
-    Attributes:
-        inputs: of a recipe for the training text.
-        general: text against forgetting, none of it unless a model is fine-tuned.
-        valid: None if it is split off the training text.
-        pairs: that remain to train on, of each source of the training text.
-        valid_pairs: of the validation text.
-    """
-
-    inputs: PlanInputs
-    general: CorpusSample
-    valid: CorpusSample | None
-    pairs: list[int]
+    inputs: PlanInputs  # of a recipe for the training text
+    general: CorpusSample  # against forgetting; none of it unless a model is fine-tuned
+    valid: CorpusSample | None  # None if it is split off the training text
+    pairs: list[int]  # that remain to train on, of each source of the training text
     valid_pairs: int
 
 

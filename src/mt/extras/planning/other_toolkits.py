@@ -34,19 +34,12 @@ class _Noted(NamedTuple):
 
 @dataclass
 class Conversion:
-    """Options by our keys.
-
-    Attributes:
-        values: by our keys.
-        origins: option that each value comes from, and its line; line 0: its default.
-        differing: options whose meaning differs, each with an explanation.
-        missing: options without a counterpart.
-    """
+    """Options by our keys."""
 
     values: dict[str, Any] = field(default_factory=dict)
-    origins: dict[str, tuple[str, int]] = field(default_factory=dict)
-    differing: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    origins: dict[str, tuple[str, int]] = field(default_factory=dict)  # of each, an option and its line; 0: its default
+    differing: list[str] = field(default_factory=list)  # options whose meaning differs, each with an explanation
+    missing: list[str] = field(default_factory=list)  # options without a counterpart
 
     def add(self, key: str, value: Any, option: str, line: int = 0) -> bool:
         """Set a value unless the key has another one; return whether it has this one now."""

@@ -75,19 +75,12 @@ SHAPES = (
 
 @dataclass(frozen=True)
 class Length:
-    """The length of a training.
+    """The length of a training."""
 
-    Attributes:
-        steps: of the optimizer.
-        epochs: that they make.
-        validations: their number.
-        minutes: that they may take with the validations; None where the text limits the steps.
-    """
-
-    steps: int
-    epochs: float
+    steps: int  # of the optimizer
+    epochs: float  # that they make
     validations: int
-    minutes: float | None = None
+    minutes: float | None = None  # that they may take with the validations; None where the text limits the steps
 
 
 @dataclass(frozen=True)
