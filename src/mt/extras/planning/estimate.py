@@ -35,15 +35,10 @@ def estimate(
     bytes_per_pair: float,
     complete: bool = True,
 ) -> Estimate:
-    """Extrapolate measurements to the whole training.
+    """Extrapolate measurements on a sample to the whole training.
 
-    Args:
-        config: of the training.
-        measured: on a sample.
-        pairs: of each training source.
-        valid_pairs: of the validation set.
-        bytes_per_pair: of the training text.
-        complete: False if the training text has more than these pairs, so that the end of an epoch is unknown.
+    There are so many `pairs` of each training source; `complete` is False if the text has more than these, so that the
+    end of an epoch is unknown.
     """
     training = config.training
     data = config.data
