@@ -148,11 +148,9 @@ def places(settings: StepSettings) -> Iterator[tuple[TreePath, Place]]:
                 yield (key, number) if len(values) > 1 else (key,), each
 
 
-def is_place(value: Any) -> bool:
-    """Return True for {step: NAME}, with or without a file, in the values of `set`."""
-    return isinstance(value, Mapping) and value.get("step") is not None and set(value) <= {"step", "file"}
-
-
-def as_place(value: Mapping[str, Any]) -> Place:
-    """Return the place in a value for which `is_place` is true; YAML may have numbers for names."""
+def as_place(value: Any) -> Place | None:
+    """Return the place that {step: NAME}, with or without a file, is in the values of `set`; None for other values."""
+    if not isinstance(value, Mapping) or value.get("step") is None or not set(value) <= {"step", "file"}:
+        return None
+    # YAML may have numbers for names.
     return Place.model_construct(step=str(value["step"]), file=value.get("file") and str(value["file"]))

@@ -13,7 +13,7 @@ from mt.config.loading import as_yaml, parse_tree, read_limited
 from mt.config.problems import Problem
 from mt.config.yaml_tree import TreePath
 from mt.errors import InputError
-from mt.extras.pipelines.loading import Pipeline, as_place, did_you_mean, is_place, places, problem
+from mt.extras.pipelines.loading import Pipeline, as_place, did_you_mean, places, problem
 from mt.extras.pipelines.schema import COMMANDS, Export, OnCorpus, Place, StepSettings, Train
 from mt.storage.find_model import find_model
 from mt.storage.run_dir import RunDir
@@ -22,8 +22,8 @@ from mt.system.cpus import usable_cores
 _MODELS = ("model", "forward", "backward")  # keys of models, whose paths are not relative to `root`
 _NO_OPTIONS = ("config", "set", "format", "output")  # keys that are no options of a command, or added to all
 _TEXTS = ("distill", "backtranslate")  # kinds of steps whose output is one file
-# Kinds of steps that a key can name; of the others those that write text
-_PRODUCERS = {**dict.fromkeys(_MODELS, ("train",)), "scores": ("score",)}
+# The kind of step that a key must name; other keys name those that write text
+_PRODUCERS = {**dict.fromkeys((*_MODELS, "init_from", "distill_from"), "train"), "scores": "score"}
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ def _all_places(pipeline: Pipeline, name: str) -> Iterator[tuple[TreePath, Place
 
 
 def _places_in(value: Any, path: TreePath) -> Iterator[tuple[TreePath, Place]]:
-    if is_place(value):
-        yield path, as_place(value)
+    if place := as_place(value):
+        yield path, place
     elif isinstance(value, Mapping | list):
         for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from _places_in(inner, (*path, key))
@@ -149,10 +149,9 @@ def _reference_problems(pipeline: Pipeline, named: Iterable[tuple[TreePath, Plac
             continue
         kind = pipeline.steps[place.step][0]
         key = next((str(part) for part in reversed(path) if not isinstance(part, int)), "")
-        is_model = key.rpartition(".")[2] in (*_MODELS, "init_from", "distill_from")
-        wanted = ("train",) if is_model else _PRODUCERS.get(key, ())
-        if wanted and (kind not in wanted or place.file):
-            yield problem(f"needs a {wanted[0]} step, and {place.step} is a {kind} step", *path)
+        wanted = _PRODUCERS.get(key.rpartition(".")[2])
+        if wanted and (kind != wanted or place.file):
+            yield problem(f"needs a {wanted} step, and {place.step} is a {kind} step", *path)
         elif place.file and (place.file.startswith("/") or ".." in place.file.split("/")):
             yield problem(f"{place.file} is not in the step's folder", *path)
         elif not wanted and kind in _TEXTS and place.file:
@@ -256,8 +255,8 @@ def _overrides(pipeline: Pipeline, name: str, settings: StepSettings, path: Path
         root = data.get("root", ".") if isinstance(data, dict) else "."
 
     def resolved(value: Any, is_text: bool) -> Any:
-        if is_place(value):
-            found = path_of(as_place(value), False)
+        if place := as_place(value):
+            found = path_of(place, False)
             # Without links: `..` out of one leads elsewhere.
             is_relative = is_text and not found.is_absolute()
             return os.path.relpath(os.path.realpath(found), os.path.realpath(str(root))) if is_relative else str(found)
