@@ -228,11 +228,11 @@ class _Checker:
             return ending
         if writer.kind not in ("distill", "backtranslate"):
             return None
-        to, model, text = getattr(writer.settings, "to", None), writer.models()[0], writer.text("input")
+        model, text = writer.models()[0], writer.places["input"][0]
         source, targets = self._direction(model)
-        if self._is_bidirectional(model) and text is not None and self._language(text, set(targets)) in targets:
+        if self._is_bidirectional(model) and self._language(text, set(targets)) in targets:
             return source[0]
-        return to or (targets[0] if len(targets) == 1 else None)
+        return getattr(writer.settings, "to", None) or (targets[0] if len(targets) == 1 else None)
 
     def other_lengths(self, step: Step) -> Iterator[Problem]:
         """Report two texts that should be aligned by line, and cannot be."""
@@ -256,8 +256,7 @@ class _Checker:
         if writer is None:
             return self._lines(path) if path.is_file() else None  # an optional source
         if writer.kind in ("distill", "backtranslate"):
-            found = writer.text("input")
-            return None if found is None else self._rows(found)
+            return self._rows(writer.places["input"][0])
         return f"{writer.name}/{path.stem}" if writer.kind == "clean" else None
 
     def _problem(self, step: Step, message: str, *keys: str) -> Problem:
