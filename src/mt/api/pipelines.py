@@ -113,7 +113,7 @@ def _pending(found: "dict[str, State]") -> list[str]:
 
 def _refuse_unusable_devices(plan: "Plan", names: Sequence[str]) -> None:
     """Refuse steps that cannot run on this machine, though others could."""
-    from mt.extras.pipelines.unmet_needs import unusable_devices
+    from mt.extras.pipelines.checks import unusable_devices
 
     plan.pipeline.refuse(list(unusable_devices(plan, names)))
 
@@ -129,7 +129,7 @@ def pipeline_status(config: str | Path, overrides: Sequence[str] = (), runs: str
 
 def slurm_script(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:
     """Return a shell script that submits the steps that are not done as jobs of Slurm."""
-    from mt.extras.pipelines.slurm import slurm_script
+    from mt.extras.pipelines.results import slurm_script
 
     plan, found = _checked(config, overrides, runs)
     return slurm_script(plan, tuple(overrides), Path(runs), _pending(found))

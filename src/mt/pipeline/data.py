@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mt.bundle.pretrained import Pretrained
-from mt.config import Config
+from mt.config import Config, DataConfig
 from mt.console import log
 from mt.data.augmented_corpus import CasedLines, languages_of
 from mt.data.cleaning import cleaning_table
@@ -17,7 +17,7 @@ from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES, EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
-from mt.pipeline.resume import refuse_other_tokenizer, tokenizer_digests, tokenizer_files
+from mt.pipeline.resume import refuse_other_tokenizer, tokenizer_digests
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import RunDir
@@ -62,7 +62,7 @@ def make_tokenizers(
         with atomic.new_folder(run_dir.tokenizer, key=key) as folder:
             for name, text in tokenizers.files().items():
                 atomic.write_text(folder / name, text)
-    files = tokenizer_files(run_dir)
+    files = {name: file["sha256"] for name, file in read_manifest(run_dir.tokenizer)["files"].items()}
     refuse_other_tokenizer(run_dir, files)  # a user may have replaced them
     tokenizers = TokenizerPair.load(run_dir.tokenizer, settings.shared)
     log.info("vocabulary: %d source and %d target pieces", tokenizers.source.vocab_size, tokenizers.target.vocab_size)
@@ -72,13 +72,17 @@ def make_tokenizers(
 def _train_tokenizers(config: Config, run_dir: RunDir) -> TokenizerPair:
     settings = config.tokenizer
     log.info("training the tokenizer")
-    pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
-    stride = -(-pairs // settings.train_pairs)
     source, target = (
-        CasedLines(TextFile(run_dir.text_file("train", side), stride), config.augmentation.cases, config.seed, language)
+        CasedLines(sample_text(run_dir, side, settings.train_pairs), config.augmentation.cases, config.seed, language)
         for side, language in zip(SIDES, languages_of(config), strict=True)
     )
     return TokenizerPair.train(source, target, settings.vocab_size, settings.shared, config.tags, settings.type)
+
+
+def sample_text(run_dir: RunDir, side: str, limit: int) -> TextFile:
+    """Return one side of the cleaned training text, of a large one about `limit` lines at even distances."""
+    pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
+    return TextFile(run_dir.text_file("train", side), -(-pairs // limit))
 
 
 def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Mapping[str, str], text_key: str) -> None:
@@ -127,31 +131,33 @@ def report_cleaning(config: Config, run_dir: RunDir) -> None:
     if counts["kept"] == 0:
         message = f"data.train: none of its pairs is within data.max_length ({config.data.max_length} tokens)"
         raise InputError(message, "raise data.max_length")
-    _check_sources(config, encoded.kept)
+    for source, left in zip(config.data.train, encoded.kept, strict=True):
+        if not left:
+            log.warning("data.train: %s: none of its pairs is left to train on", source.name)
+    refuse_missing_directions(config.data, encoded.kept)
     for split in ("valid", "test"):
         covered = {part.direction for part in read_parts(run_dir.prepared_counts, split)}
-        for source, target in config.data.pairs if covered else ():
-            if direction(config.data.own_source(source), target) not in covered:
-                named, unit = _named(config, source, target)
-                log.warning("data.%s: no pair %s, so no score covers that %s", split, named, unit)
+        for pair in config.data.pairs if covered else ():
+            if direction(config.data.own_source(pair[0]), pair[1]) not in covered:
+                log.warning("data.%s: no pair %s, so no score covers that %s", split, *_named(config.data, *pair))
 
 
-def _check_sources(config: Config, kept: Sequence[int]) -> None:
-    """Warn of sources without pairs; refuse a direction without pairs."""
-    data = config.data
-    for source, pairs in zip(data.train, kept, strict=True):
-        if not pairs:
-            log.warning("data.train: %s: none of its pairs is left to train on", source.name)
+def refuse_missing_directions(data: DataConfig, kept: Sequence[int]) -> None:
+    """Refuse training sources, with so many pairs left in each, that leave a direction without any.
+
+    Raises:
+        InputError: no pair in a direction.
+    """
     left = {data.languages_of(source) for n, source in zip(kept, data.train, strict=True) if n}
     for pair in data.pairs:
         if pair not in left:
-            named, unit = _named(config, *pair)
+            named, unit = _named(data, *pair)
             what = f"remove {pair[1]} from data.target_lang" if unit == "language" else "remove its sources"
             hint = f"look at what cleaning and data.max_length dropped, or {what}"
             raise InputError(f"data.train: no pair {named} is left to train on", hint)
 
 
-def _named(config: Config, source: str, target: str) -> tuple[str, str]:
+def _named(data: DataConfig, source: str, target: str) -> tuple[str, str]:
     """Name a direction in a message, and what it is."""
-    several = len(config.data.source_lang) > 1
+    several = len(data.source_lang) > 1
     return (f"from {source} into {target}", "direction") if several else (f"into {target}", "language")

@@ -1,10 +1,9 @@
 """The end of a run: final weights, model folder, number formats, test scores."""
 
 import hashlib
-import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from shlex import quote
 from typing import Any
 
@@ -30,13 +29,13 @@ from mt.evaluation.test_set import MethodResult, evaluate, results_table, write_
 from mt.metrics.scores import bleu_signature
 from mt.model.build import TranslationModel
 from mt.model.transformer import set_parameters
+from mt.pipeline.data import sample_text
 from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import ModelDir, RunDir
 from mt.storage.stage import is_done, stage_key
 from mt.system.devices import peak_memory
 from mt.system.distributed import Distributed
 from mt.text.casing import Casing
-from mt.text.lines import TextFile
 from mt.text.preprocessing import NO_PREPROCESSING, Preprocessing
 from mt.text.spelling import Spelling
 from mt.training.train_state import TrainState
@@ -59,6 +58,7 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
     if not distributed.broadcast(distributed.is_main and _is_complete(run_dir.model, key, state.step)):
         model = trainer.full_model.to(trainer.model.device)
         set_parameters(model, weights)
+        trained = _TrainedModel(run_dir, tokenizers, model, distributed)
         if distributed.is_main:
             facts = {
                 "key": key,
@@ -68,7 +68,7 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
                 "training_seconds": round(state.seconds),
                 "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             }
-            _write_folder(config, run_dir, tokenizers, model, weights, facts, distributed)
+            trained.write_folder(config, weights, facts)
             trainer.metrics.write(
                 "done",
                 state.step,
@@ -80,43 +80,13 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
                 peak_memory=peak_memory(),
             )
         else:
-            config, converted, preprocessing = distributed.broadcast((config, None, NO_PREPROCESSING))
-            _score(config, run_dir, _translator(config, tokenizers, model, converted, preprocessing), distributed)
+            trained.score(config)
     return _summary(config, run_dir, state, read_manifest(run_dir.model.root)) if distributed.is_main else ""
 
 
 def _is_complete(folder: ModelDir, key: str, steps: int) -> bool:
     """Check key and steps: more steps may end with the same best weights."""
     return is_done(folder.root, key) and read_manifest(folder.root)["steps"] == steps
-
-
-def _write_folder(
-    config: Config,
-    run_dir: RunDir,
-    tokenizers: TokenizerPair,
-    model: TranslationModel,
-    weights: Mapping[str, Tensor],
-    facts: dict[str, Any],
-    distributed: Distributed,
-) -> None:
-    """Write the model folder in rank 0, and add the measurements to its facts."""
-    extras = _shortlist(config, run_dir, tokenizers), _preprocessing(config, run_dir)
-    with new_model(run_dir.model, config, tokenizers, weights, facts, *extras) as folder:
-        if config.decoding.tune_length_penalty and config.decoding.beam_size > 1:
-            config = _tuned(config, run_dir, folder, tokenizers, model, extras[1])
-            facts["length_penalty"] = config.decoding.length_penalty
-        formats = _measure_formats(config, run_dir, folder, tokenizers)
-        converted = folder if formats and model.device.type == "cpu" else None
-        distributed.broadcast((config, converted, extras[1]))
-        translator = _translator(config, tokenizers, model, converted, extras[1])
-        results = _score(config, run_dir, translator, distributed)
-        signature = bleu_signature(config.evaluation, config.data.target_lang)
-        if len(config.data.source_lang) > 1:
-            facts["pairs"] = [list(pair) for pair in config.data.pairs]
-        facts["formats"] = [asdict(result) for result in formats]
-        facts["formats_table"] = formats_table(formats, signature) if formats else ""
-        facts["test"] = [result.as_dict() for result in results]
-        facts["scores"] = results_table(results) if results else ""
 
 
 def _key(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, weights: Mapping[str, Tensor], origin: str) -> str:
@@ -134,80 +104,88 @@ def _key(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, weights: Ma
     return stage_key("model", _MODEL_FORMAT, origin, content.hexdigest(), *own)
 
 
-def _shortlist(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> Shortlist | None:
-    size = config.decoding.shortlist
-    if size == 0:
-        return None
-    log.info("aligning the training text for the shortlist")
-    return make_shortlist(EncodedCorpus.open(run_dir.encoded("train")), size, tokenizers)
+@dataclass(frozen=True)
+class _TrainedModel:
+    run_dir: RunDir
+    tokenizers: TokenizerPair
+    model: TranslationModel
+    distributed: Distributed
 
+    def write_folder(self, config: Config, weights: Mapping[str, Tensor], facts: dict[str, Any]) -> None:
+        """Write the model folder in rank 0, and add the measurements to its facts."""
+        extras = self._shortlist(config.decoding.shortlist), self._preprocessing(config)
+        with new_model(self.run_dir.model, config, self.tokenizers, weights, facts, *extras) as folder:
+            if config.decoding.tune_length_penalty and config.decoding.beam_size > 1:
+                config = self._tuned(config, folder, extras[1])
+                facts["length_penalty"] = config.decoding.length_penalty
+            formats = self._measure_formats(config, folder)
+            converted = folder if formats and self.model.device.type == "cpu" else None
+            results = self.score(config, converted, extras[1])
+            signature = bleu_signature(config.evaluation, config.data.target_lang)
+            if len(config.data.source_lang) > 1:
+                facts["pairs"] = [list(pair) for pair in config.data.pairs]
+            facts["formats"] = [asdict(result) for result in formats]
+            facts["formats_table"] = formats_table(formats, signature) if formats else ""
+            facts["test"] = [result.as_dict() for result in results]
+            facts["scores"] = results_table(results) if results else ""
 
-def _preprocessing(config: Config, run_dir: RunDir) -> Preprocessing:
-    pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
-    text, decoding = run_dir.text_file("train", "source"), config.decoding
-    language = config.data.source_lang[0] if len(config.data.source_lang) == 1 else ""
-    casing = Casing.learn(TextFile(text, -(-pairs // _CASED_LINES)), language) if decoding.restore_case else None
-    spelling = Spelling.learn(TextFile(text, -(-pairs // _SPELT_LINES))) if decoding.correct_spelling else None
-    return Preprocessing(casing, spelling)
+    def _shortlist(self, size: int) -> Shortlist | None:
+        if size == 0:
+            return None
+        log.info("aligning the training text for the shortlist")
+        return make_shortlist(EncodedCorpus.open(self.run_dir.encoded("train")), size, self.tokenizers)
 
+    def _preprocessing(self, config: Config) -> Preprocessing:
+        language = config.data.source_lang[0] if len(config.data.source_lang) == 1 else ""
+        casing = spelling = None
+        if config.decoding.restore_case:
+            casing = Casing.learn(sample_text(self.run_dir, "source", _CASED_LINES), language)
+        if config.decoding.correct_spelling:
+            spelling = Spelling.learn(sample_text(self.run_dir, "source", _SPELT_LINES))
+        return Preprocessing(casing, spelling)
 
-def _tuned(
-    config: Config,
-    run_dir: RunDir,
-    folder: ModelDir,
-    tokenizers: TokenizerPair,
-    model: TranslationModel,
-    preprocessing: Preprocessing,
-) -> Config:
-    """Return the configuration with a length penalty for this model, which its folder then has, too."""
-    converted = folder if folder.ctranslate2.is_dir() and model.device.type == "cpu" else None
-    try:
-        translator = _translator(config, tokenizers, model, converted, preprocessing)
-    except UnusableError:  # said when the number formats are measured
-        translator = _translator(config, tokenizers, model, None, preprocessing)
-    config = with_best_penalty(translator, config, read_texts(run_dir, "valid", config.data))
-    change_search(folder, config)
-    return config
+    def _tuned(self, config: Config, folder: ModelDir, preprocessing: Preprocessing) -> Config:
+        """Return the configuration with a length penalty for this model, which its folder then has, too."""
+        converted = folder if folder.ctranslate2.is_dir() and self.model.device.type == "cpu" else None
+        try:
+            translator = self._translator(config, converted, preprocessing)
+        except UnusableError:  # said when the number formats are measured
+            translator = self._translator(config, None, preprocessing)
+        config = with_best_penalty(translator, config, read_texts(self.run_dir, "valid", config.data))
+        change_search(folder, config)
+        return config
 
+    def _measure_formats(self, config: Config, folder: ModelDir) -> list[FormatResult]:
+        """Measure CTranslate2's number formats on the validation set; none where it cannot run the model."""
+        if not folder.ctranslate2.is_dir():  # decoder-only, or the library is missing, which was said
+            return []
+        try:
+            log.info("measuring number formats on the validation set")
+            return try_formats(folder, config, self.tokenizers, read_texts(self.run_dir, "valid", config.data))
+        except UnusableError as error:
+            log.warning("%s; the folder works with torch", error)
+            return []
 
-def _measure_formats(
-    config: Config, run_dir: RunDir, folder: ModelDir, tokenizers: TokenizerPair
-) -> list[FormatResult]:
-    """Measure CTranslate2's number formats on the validation set; none where it cannot run the model."""
-    if not folder.ctranslate2.is_dir():  # decoder-only, or the library is missing, which was said
-        return []
-    try:
-        log.info("measuring number formats on the validation set")
-        return try_formats(folder, config, tokenizers, read_texts(run_dir, "valid", config.data))
-    except UnusableError as error:
-        log.warning("%s; the folder works with torch", error)
-        return []
+    def _translator(self, config: Config, converted: ModelDir | None, preprocessing: Preprocessing) -> Translator:
+        """Choose the engine as `mt eval` would: CTranslate2 with a converted folder, torch otherwise."""
+        settings = TranslationSettings.of(config)
+        if converted is not None:
+            return open_converted(converted, settings, self.tokenizers, EngineChoice()).translator
+        engine = TorchEngine(self.model, settings.batch_tokens)
+        return Translator.of(engine, self.tokenizers, settings, preprocessing)
 
-
-def _translator(
-    config: Config,
-    tokenizers: TokenizerPair,
-    model: TranslationModel,
-    converted: ModelDir | None,
-    preprocessing: Preprocessing,
-) -> Translator:
-    """Choose the engine as `mt eval` would: CTranslate2 with a converted folder, torch otherwise."""
-    settings = TranslationSettings.of(config)
-    if converted is not None:
-        return open_converted(converted, settings, tokenizers, EngineChoice()).translator
-    engine = TorchEngine(model, settings.batch_tokens)
-    return Translator.of(engine, tokenizers, settings, preprocessing)
-
-
-def _score(config: Config, run_dir: RunDir, translator: Translator, distributed: Distributed) -> list[MethodResult]:
-    """Translate and score the test set, if there is one, and write hypotheses and scores to the run's eval/."""
-    if config.data.test is None:
-        return []
-    texts = read_texts(run_dir, "test", config.data)
-    results = evaluate(translator.distribute(distributed), config, texts)
-    if distributed.is_main:
-        write_results(run_dir.scores, "test", results)
-    return results
+    def score(
+        self, config: Config, converted: ModelDir | None = None, preprocessing: Preprocessing = NO_PREPROCESSING
+    ) -> list[MethodResult]:
+        """Score the test set, if there is one, with what rank 0 has, and write the results to the run's eval/."""
+        config, converted, preprocessing = self.distributed.broadcast((config, converted, preprocessing))
+        if config.data.test is None:
+            return []
+        translator = self._translator(config, converted, preprocessing).distribute(self.distributed)
+        results = evaluate(translator, config, read_texts(self.run_dir, "test", config.data))
+        if self.distributed.is_main:
+            write_results(self.run_dir.scores, "test", results)
+        return results
 
 
 def _summary(config: Config, run_dir: RunDir, state: TrainState, facts: dict[str, Any]) -> str:

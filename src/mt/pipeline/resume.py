@@ -9,7 +9,7 @@ from mt.config import Config, parse_config
 from mt.console import log
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
-from mt.storage.manifest import DamagedError, read_manifest, verify
+from mt.storage.manifest import DamagedError, verify
 from mt.storage.run_dir import CheckpointDir, RunDir
 
 # Changing these would resume a different model or optimiser, on other data, or at another position in the batch order.
@@ -89,11 +89,6 @@ def tokenizer_digests(tokenizers: TokenizerPair) -> dict[str, str]:
     return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in tokenizers.files().items()}
 
 
-def tokenizer_files(run_dir: RunDir) -> dict[str, str]:
-    """Return the SHA-256 of each file of the run's tokenizer."""
-    return {name: file["sha256"] for name, file in read_manifest(run_dir.tokenizer)["files"].items()}
-
-
 def _refusal(run_dir: RunDir, reason: str, remedy: str = "undo the change") -> InputError:
     hint = f"{remedy}, or give the configuration another name to start a new run"
     return InputError(f"{run_dir.root}: cannot resume: {reason}", hint)
@@ -130,7 +125,6 @@ def _changes(now: Any, before: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _is_sources(value: Any) -> bool:
-    """Return True for a list of sources."""
     return isinstance(value, tuple) and value != () and isinstance(value[0], dict)
 
 

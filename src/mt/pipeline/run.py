@@ -15,9 +15,8 @@ from mt.data.prepare import input_digests, warn_of_shared_text
 from mt.data.tokenizer import TokenizerPair
 from mt.pipeline.data import align, clean_text, encode, make_tokenizers, report_cleaning
 from mt.pipeline.finish import finish
-from mt.pipeline.preflight import check_requirements, refuse_pipeline
 from mt.pipeline.resume import recorded_inputs, refuse_changes
-from mt.pipeline.training import make_trainer
+from mt.pipeline.training import check_requirements, make_trainer, refuse_pipeline
 from mt.storage import atomic, lock
 from mt.storage.run_dir import RunDir
 from mt.system.devices import choose_device, use_deterministic_algorithms

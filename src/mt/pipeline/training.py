@@ -1,6 +1,5 @@
-"""The trainer of a run, put together from its encoded data, model and validation set."""
+"""The trainer of a run, put together from its data, model and validation set, and checks before all that."""
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -8,6 +7,7 @@ import torch
 
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config
+from mt.config.unused import unused_keys
 from mt.console import log
 from mt.data.augmented_corpus import AugmentedCorpus, languages_of
 from mt.data.batching import TrainingCorpus
@@ -21,13 +21,42 @@ from mt.data.subword_sampling import Lattice, Merges, SampledCorpus, make_segmen
 from mt.data.token_store import SIDES, EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
+from mt.metrics.scores import bleu_tokenizer, refuse_missing_tokenizer
 from mt.model.build import TranslationModel, build
+from mt.pipeline.data import sample_text
 from mt.storage.run_dir import RunDir
 from mt.system.distributed import SINGLE_PROCESS, Distributed
 from mt.text.languages import BACK_TRANSLATION_TAG
-from mt.text.lines import TextFile
+from mt.training.sharding import refuse_unsharded
+from mt.training.trackers import refuse_missing_wandb
 from mt.training.trainer import Trainer
 from mt.training.validation import Validator
+
+
+def check_requirements(config: Config, distributed: Distributed = SINGLE_PROCESS) -> None:
+    """Check what training will need later: packages, process groups, weights to train; warn of unused settings.
+
+    Raises:
+        InputError: a package is missing, several processes were started with `training.sharding: none`, or nothing is
+            left to train.
+    """
+    refuse_unsharded(config.training, distributed)
+    refuse_missing_wandb(config.training)
+    refuse_missing_tokenizer(
+        *(bleu_tokenizer(config.evaluation.bleu_tokenize, lang) for lang in config.data.target_lang)
+    )
+    if config.training.freeze:
+        with torch.device("meta"):
+            freeze(build(config.model, 8, 8, config.data.max_length, config.tokenizer.shared), config.training.freeze)
+    if distributed.is_main:
+        for sentence in unused_keys(config):
+            log.warning("%s", sentence)
+
+
+def refuse_pipeline(run_dir: RunDir) -> None:
+    """Refuse to train in the folder of a pipeline."""
+    if run_dir.pipeline.is_dir():
+        raise InputError(f"{run_dir.root} is the folder of a pipeline", "choose another name")
 
 
 def make_trainer(
@@ -42,15 +71,8 @@ def make_trainer(
 ) -> Trainer:
     """Build the trainer; the weights start from the seed, from a pretrained model, or from the newest checkpoint.
 
-    Args:
-        config: the run's configuration.
-        run_dir: holds the encoded data, and checkpoints to resume from.
-        tokenizers: of both languages.
-        device: where to train.
-        pretrained: the models to start and learn from.
-        distributed: the ranks of this training.
-        origin: the digests that checkpoints record.
-        listener: called with each event of the metrics log.
+    The run folder holds the encoded data, and checkpoints to resume from; `origin` has the digests that checkpoints
+    record, and `listener` is called with each event of the metrics log.
     """
     torch.manual_seed(config.seed)
     sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
@@ -114,12 +136,9 @@ def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair)
         corpus = BidirectionalCorpus(corpus, epochs, config.seed, max_length, tagged)
     if not (shares := config.augmentation.shares):
         return corpus
-    languages, lexicon = languages_of(config), _lexicon(run_dir) if "terms" in shares else {}
+    lexicon: dict[str, list[str]] = {}
+    if "terms" in shares:
+        log.info("learning a lexicon for augmentation.terms")
+        lexicon = word_translations(*(Side(sample_text(run_dir, side, LEXICON_PAIRS)) for side in SIDES))
+    languages = languages_of(config)
     return AugmentedCorpus(corpus, tokenizers, shares, config.seed, max_length, languages, segmenters, lexicon)
-
-
-def _lexicon(run_dir: RunDir) -> dict[str, list[str]]:
-    """Learn translations of words from the training text, a large one sampled at even distances."""
-    log.info("learning a lexicon for augmentation.terms")
-    stride = -(-json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"] // LEXICON_PAIRS)
-    return word_translations(*(Side(TextFile(run_dir.text_file("train", side), stride)) for side in SIDES))

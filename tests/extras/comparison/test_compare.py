@@ -14,6 +14,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
 
 from command import mt
 from data_helpers import write_lines as write
@@ -21,14 +24,14 @@ from engine_helpers import reseal
 from mt.cli.compare import compare as compare_command
 from mt.data.eval_texts import EvalText
 from mt.errors import MachineError
-from mt.extras.comparison.differences import marked_differences, sentence_differences
-from mt.extras.comparison.results import compare, comparison_text
+from mt.extras.comparison.results import compare, comparison_text, marked_differences, sentence_differences
 from mt.extras.comparison.significance import System, paired_tests
 from mt.extras.comparison.systems import Comparison
 from mt.storage.run_dir import RunDir
 
 WORDS = "der die das Mann Frau Hund Ball läuft spielt rot blau auf im Haus Garten und mit".split()
 QUICK = ["--samples", "100", "--trials", "200"]
+METRICS = {"bleu": BLEU(tokenize="13a"), "chrf": CHRF(), "ter": TER()}
 BRACKETS = (lambda text: f"[-{text}-]", lambda text: f"{{+{text}+}}")
 
 
@@ -101,7 +104,7 @@ def test_results_are_reproducible(files: Path) -> None:
 
 def verdicts(systems: list[list[str]], lines: list[str]) -> list[str]:
     named = [System(f"s{number}", each) for number, each in enumerate(systems)]
-    tests = paired_tests(named, lines, ("bleu", "chrf", "ter"), "13a", 100, 200)
+    tests = paired_tests(named, lines, METRICS, 100, 200)
     return [test.verdict(one) for test in tests for one in test.systems[1:]]
 
 
@@ -116,7 +119,7 @@ def test_only_a_large_difference_is_significant() -> None:
 def test_no_difference_is_never_significant() -> None:
     """sacreBLEU gives a system against itself the smallest p there is."""
     lines = references(50)
-    (test,) = paired_tests([System("a", lines), System("b", list(lines))], lines, ["bleu"], "13a", 50, 50)
+    (test,) = paired_tests([System("a", lines), System("b", list(lines))], lines, {"bleu": METRICS["bleu"]}, 50, 50)
     assert (test.systems[1].p_bootstrap, test.systems[1].p_randomisation) == (1.0, 1.0)
     assert test.verdict(test.systems[1]) == "same"
 
@@ -125,7 +128,7 @@ def test_no_difference_is_never_significant() -> None:
 def test_an_interval_is_possible_and_holds_the_score(metric: str, most: float) -> None:
     lines = references(11)
     systems = [System("a", ["x " * 90, *lines[1:]]), System("b", [*lines[:10], "y"]), System("c", ["z " * 90] * 11)]
-    (test,) = paired_tests(systems, lines, [metric], "13a", 20, 20)
+    (test,) = paired_tests(systems, lines, {metric: METRICS[metric]}, 20, 20)
     for one in test.systems:
         assert 0 <= one.low <= one.score <= one.high <= most
     assert (metric == "ter") == (test.systems[2].high > 100)
@@ -148,7 +151,7 @@ def test_few_differing_sentences_are_never_significant(metric: str, differing: i
     baseline = [*(["x"] * differing), *lines[differing:]]
     if spaced:
         baseline = [f"{line.replace(' ', '  ')} " for line in baseline]
-    (test,) = paired_tests([System("a", baseline), System("b", lines)], lines, [metric], "13a", 300, 300)
+    (test,) = paired_tests([System("a", baseline), System("b", lines)], lines, {metric: METRICS[metric]}, 300, 300)
     assert abs(test.systems[1].difference) > 1
     assert test.systems[1].p_randomisation == p
     assert test.verdict(test.systems[1]) in ("unclear", "undecided")

@@ -384,7 +384,7 @@ def test_scores_are_estimated_by_the_models_in_float32_with_random_pairs(tmp_pat
 
 
 def test_the_estimated_time_is_that_of_steps_side_by_side(folder: Path) -> None:
-    from mt.extras.pipelines.costs import StepCost, makespan
+    from mt.extras.pipelines.results import StepCost, makespan
 
     (folder / "pipeline.yaml").write_text(TEACHERS)
     plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")

@@ -66,10 +66,12 @@ def test_steps_run_side_by_side_and_after_those_that_they_need(finished: Path) -
     assert spans["final"][0] >= spans["student"][1]
 
 
-def test_a_step_that_none_can_run_beside_gets_all_cores(again: Path) -> None:
+def test_a_step_that_none_can_run_beside_gets_all_cores(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "6")
     plan = read_plan(again / "pipeline.yaml", [f"root={again}"], again / "runs")
-    assert [plan.at_once(name, 8) for name in STEPS] == [2, 2, 1, 1, 1]
-    assert [plan.at_once(name, 1) for name in STEPS] == [1] * 5
+    assert [plan.cores(name, 8) for name in STEPS] == [3, 3, 6, 6, 6]
+    assert [plan.cores(name, 1) for name in STEPS] == [6] * 5
+    monkeypatch.undo()
     for name in ("teacher_2", "translated", "student", "final"):
         shutil.rmtree(again / "runs" / "tiny-student" / name)
     run(again, "--jobs", "2", OMP_NUM_THREADS="4")

@@ -1,18 +1,26 @@
-"""Results of a comparison: computed, as text and as JSON."""
+"""Results of a comparison: tests and differences between sentences, as text and as JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from difflib import SequenceMatcher
 from typing import Any
 
+from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
 from mt.console import harmless, log, table
+from mt.data.eval_texts import EvalText
 from mt.errors import InputError
-from mt.extras.comparison.differences import Mark, marked_differences, sentence_differences
-from mt.extras.comparison.significance import LEVEL, MetricTests, SystemScore, paired_tests
+from mt.extras.comparison.significance import LEVEL, MetricTests, System, SystemScore, paired_tests
 from mt.extras.comparison.systems import Comparison
 from mt.metrics.scores import ter_metric
+from mt.text.languages import is_spaced
 
+Mark = Callable[[str], str]
 _NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 _FEW_SENTENCES = 100
+_EQUAL = 1e-9  # of two scores from 0 to 100
 
 
 @dataclass(frozen=True)
@@ -28,22 +36,56 @@ def compare(comparison: Comparison, metrics: Sequence[str], samples: int, trials
     """Test each system against the baseline and compare their sentences; an InputError if no metric fits.
 
     Args:
-        metrics, samples, trials: as for `paired_tests`.
+        metrics: of bleu, chrf and ter, which is left out for languages without spaces.
+        samples, trials: as for `paired_tests`.
         shown: sentences that differ most, so many in each direction.
     """
     references, systems = comparison.text.references, comparison.systems
     language = comparison.text.target_lang
     if len(references) < _FEW_SENTENCES:
         log.warning("only %d sentences: too few for reliable tests", len(references))
-    if "ter" in metrics and ter_metric(language) is None:
-        metrics = [metric for metric in metrics if metric != "ter"]
+    known: dict[str, Metric | None] = {"bleu": BLEU(tokenize=comparison.tokenize), "chrf": CHRF()}
+    known["ter"] = ter_metric(language)
+    usable = {name: metric for name in metrics if (metric := known[name]) is not None}
+    if "ter" in metrics and "ter" not in usable:
         log.warning("TER is left out: it counts words, which %s does not separate by spaces", language)
-        if not metrics:
+        if not usable:
             raise InputError("--metrics ter: no other metric to compare in", "add bleu or chrf")
-    log.info("testing the difference in %s", ", ".join(_NAMES[metric] for metric in metrics))
-    tests = paired_tests(systems, references, metrics, comparison.tokenize, samples, trials, language)
+    log.info("testing the difference in %s", ", ".join(_NAMES[name] for name in usable))
+    tests = paired_tests(systems, references, usable, samples, trials)
     differences = [sentence_differences(comparison.text, systems[0], system, shown) for system in systems[1:]]
     return ComparisonResult(comparison, tests, differences)
+
+
+def sentence_differences(text: EvalText, baseline: System, system: System, shown: int) -> dict[str, Any]:
+    """Compare two systems by the chrF of each sentence: unlike BLEU, it works for single sentences.
+
+    Returns the public JSON object, with exact scores: the number of wins, ties and losses of the system, and the
+    sentences that differ most, so many in each direction, the largest difference first.
+    """
+    chrf = CHRF()
+    sources: Sequence[str | None] = text.sources or [None] * len(text.references)
+    rows = zip(sources, text.references, baseline.hypotheses, system.hypotheses, strict=True)
+    sentences: list[dict[str, Any]] = [
+        {
+            "line": line,
+            "chrf_baseline": chrf.sentence_score(first, [reference]).score,
+            "chrf": chrf.sentence_score(second, [reference]).score,
+            "source": source,
+            "reference": reference,
+            "baseline": first,
+            "translation": second,
+        }
+        for line, (source, reference, first, second) in enumerate(rows, 1)
+    ]
+
+    def gain(sentence: dict[str, Any]) -> float:
+        return float(sentence["chrf"] - sentence["chrf_baseline"])
+
+    wins = sorted((each for each in sentences if gain(each) > _EQUAL), key=gain, reverse=True)
+    losses = sorted((each for each in sentences if gain(each) < -_EQUAL), key=gain)
+    counts = {"wins": len(wins), "ties": len(sentences) - len(wins) - len(losses), "losses": len(losses)}
+    return {"name": system.name, **counts, "gains_most": wins[:shown], "loses_most": losses[:shown]}
 
 
 def comparison_text(result: ComparisonResult, marks: tuple[Mark, Mark]) -> str:
@@ -131,6 +173,19 @@ def _sentence(sentence: dict[str, Any], target_lang: str, names: tuple[str, str]
     return "\n".join([head, *(f"    {name:>{width}}: {line}" for name, line in lines)])
 
 
+def marked_differences(first: str, second: str, target_lang: str, marks: tuple[Mark, Mark]) -> tuple[str, str]:
+    """Mark the words that only one of two texts has; in languages without spaces, the characters."""
+    space = " " if is_spaced(target_lang) else ""
+    one, other = (text.split() if space else list(text) for text in (first, second))
+    pieces: tuple[list[str], list[str]] = ([], [])
+    for tag, start, end, other_start, other_end in SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
+        for side, words in enumerate((one[start:end], other[other_start:other_end])):
+            if words:
+                piece = space.join(words)
+                pieces[side].append(piece if tag == "equal" else marks[side](piece))
+    return space.join(pieces[0]), space.join(pieces[1])
+
+
 def comparison_json(results: Sequence[ComparisonResult]) -> dict[str, Any]:
     """Return the public JSON object."""
     return {"comparisons": [_as_dict(result) for result in results]}
@@ -138,27 +193,26 @@ def comparison_json(results: Sequence[ComparisonResult]) -> dict[str, Any]:
 
 def _as_dict(result: ComparisonResult) -> dict[str, Any]:
     text = result.comparison.text
+    metrics = {
+        tests.metric: {
+            "signature_bootstrap": tests.bootstrap_signature,
+            "signature_randomisation": tests.randomisation_signature,
+            "systems": [
+                {**_rounded(asdict(one), 6), "verdict": None if one.difference is None else tests.verdict(one)}
+                for one in tests.systems
+            ],
+        }
+        for tests in result.tests
+    }
     return {
         "target_lang": text.target_lang or None,
         "sentences": len(text.references),
         "baseline": result.comparison.systems[0].name,
-        "metrics": {tests.metric: _tests_as_dict(tests) for tests in result.tests},
+        "metrics": metrics,
         "sentence_chrf": [
             {**system, **{key: [_rounded(one, 4) for one in system[key]] for key in ("gains_most", "loses_most")}}
             for system in result.differences
         ],
-    }
-
-
-def _tests_as_dict(tests: MetricTests) -> dict[str, Any]:
-    systems: list[dict[str, Any]] = []
-    for one in tests.systems:
-        verdict = None if one.difference is None else tests.verdict(one)
-        systems.append({**_rounded(asdict(one), 6), "verdict": verdict})
-    return {
-        "signature_bootstrap": tests.bootstrap_signature,
-        "signature_randomisation": tests.randomisation_signature,
-        "systems": systems,
     }
 
 

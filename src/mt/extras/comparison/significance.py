@@ -6,16 +6,14 @@ observed one.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest, Result
 
-from mt.metrics.scores import interval, ter_metric
+from mt.metrics.scores import interval
 
 LEVEL = 0.05
 LOWER_IS_BETTER = {"ter"}
@@ -64,33 +62,32 @@ class MetricTests:
 
 
 def paired_tests(
-    systems: Sequence[System],
-    references: Sequence[str],
-    metrics: Sequence[str],
-    tokenize: str,
-    samples: int,
-    trials: int,
-    target_lang: str = "en",
+    systems: Sequence[System], references: Sequence[str], metrics: Mapping[str, Metric], samples: int, trials: int
 ) -> list[MetricTests]:
-    """Test every system against the first, in the metrics bleu, chrf and ter or some of them.
+    """Test every system against the first in each metric.
 
     The seed is sacreBLEU's own, 12345 unless SACREBLEU_SEED is set; signatures name it.
 
     Args:
         systems, references: the translations, the baseline's first, and a reference for each sentence.
-        tokenize: BLEU's tokenizer.
+        metrics: bleu, chrf and ter, or some of them.
         samples, trials: of bootstrap resampling and of approximate randomisation.
-        target_lang: TER is left out for languages without spaces.
     """
     tests = []
-    for name in metrics:
-        metric = BLEU(tokenize=tokenize) if name == "bleu" else CHRF() if name == "chrf" else ter_metric(target_lang)
-        if metric is not None:
-            bootstrap_signature, bootstrap = _test(systems, references, metric, "bs", samples)
-            randomisation_signature, randomisation = _test(systems, references, metric, "ar", trials)
-            differing = [_count_differing(systems[0], system, references, metric) for system in systems]
-            scores = _scores(systems, bootstrap, randomisation, differing, math.inf if name == "ter" else 100.0)
-            tests.append(MetricTests(name, bootstrap_signature, randomisation_signature, scores))
+    for name, metric in metrics.items():
+        bootstrap_signature, bootstrap = _test(systems, references, metric, "bs", samples)
+        randomisation_signature, randomisation = _test(systems, references, metric, "ar", trials)
+        most, scores = math.inf if name == "ter" else 100.0, list[SystemScore]()
+        for system, first, second in zip(systems, bootstrap, randomisation, strict=True):
+            mean, radius = float(cast(float, first.mean)), float(cast(float, first.ci))
+            score = SystemScore(system.name, first.score, *interval(first.score, mean, radius, most))
+            if scores:
+                differing = _count_differing(systems[0], system, references, metric)
+                difference = first.score - scores[0].score
+                p_bootstrap, p_randomisation = _p_values(first, second, differing) if difference else (1.0, 1.0)
+                score = replace(score, difference=difference, p_bootstrap=p_bootstrap, p_randomisation=p_randomisation)
+            scores.append(score)
+        tests.append(MetricTests(name, bootstrap_signature, randomisation_signature, scores))
     return tests
 
 
@@ -116,31 +113,12 @@ def _count_differing(one: System, other: System, references: Sequence[str], metr
     return sum(a != b for a, b in zip(*statistics, strict=True))
 
 
-def _scores(
-    systems: Sequence[System],
-    bootstrap: Sequence[Result],
-    randomisation: Sequence[Result],
-    differing: Sequence[int],
-    most: float,
-) -> list[SystemScore]:
-    """Merge the results of both tests, with p-values corrected upwards where sacreBLEU's would mislead.
+def _p_values(bootstrap: Result, randomisation: Result, differing: int) -> tuple[float, float]:
+    """Return the p-values of both tests, corrected upwards where sacreBLEU's would mislead.
 
     sacreBLEU counts the trials with a larger difference than the observed one, without those of an equal difference. So
     a system against itself would get the smallest possible p, and so would one that differs in a single sentence. Of k
     sentences that differ for the metric, 2^(1 - k) of all swaps move all or none, which leaves the absolute difference
     unchanged: no smaller p is possible.
-
-    Args:
-        most: the upper end of the metric's range.
     """
-    scores: list[SystemScore] = []
-    for system, first, second, k in zip(systems, bootstrap, randomisation, differing, strict=True):
-        mean, radius = cast(float, first.mean), cast(float, first.ci)
-        score = SystemScore(system.name, first.score, *interval(first.score, float(mean), float(radius), most))
-        if scores:
-            difference, p_values = first.score - bootstrap[0].score, (1.0, 1.0)
-            if difference != 0:
-                p_values = (cast(float, first.p_value), max(cast(float, second.p_value), 2.0 ** (1 - k)))
-            score = replace(score, difference=difference, p_bootstrap=p_values[0], p_randomisation=p_values[1])
-        scores.append(score)
-    return scores
+    return cast(float, bootstrap.p_value), max(cast(float, randomisation.p_value), 2.0 ** (1 - differing))

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 
 from mt.bundle.load_translator import open_model, read_config
-from mt.config.data import DataConfig
+from mt.config import Config, DataConfig
 from mt.console import log
 from mt.data.eval_texts import EvalText, nfc_lines
 from mt.data.mixture import direction
@@ -46,27 +46,28 @@ def stored_translations(
     Raises:
         InputError: a run has no such translations, or those of another text.
     """
-    by_index = {i: _StoredTestSet.find(path, runs, test_set) for i, path in enumerate(paths) if _is_folder(path)}
-    if not by_index:
+    by_path = {path: _StoredTestSet.find(path, runs, test_set) for path in paths if _is_folder(path)}
+    if not by_path:
         raise InputError("translations alone cannot be compared", "give --reference FILE, aligned with them by line")
-    stored = list(by_index.values())
+    stored = list(by_path.values())
     first = stored[0]
     method = _common_method(stored, method)
     languages = _common_languages(stored, *chosen)
-    if len(languages) > 1 and len(stored) < len(paths):
+    if len(languages) > 1 and not by_path.keys() >= set(paths):
+        text = first.texts[languages[0]]
         raise InputError(
             f"{paths[0]}: the test set is in {', '.join(languages)}; the language of the files is unknown",
-            f"choose with {_chosen_by(first.texts[languages[0]])}",
+            f"choose with {f'--from {text.source_lang} ' if text.source_lang else ''}--to {text.target_lang}",
         )
     comparisons = []
     for language in languages:
         for other in stored:
             _require_same_text(first, other, language)
-        hypotheses = (by_index[i].lines(language, method) if i in by_index else _read(p) for i, p in enumerate(paths))
+        hypotheses = (by_path[path].lines(language, method) if path in by_path else _read(path) for path in paths)
         systems = [System(str(path), lines) for path, lines in zip(paths, hypotheses, strict=True)]
         text = first.text(language)
-        comparison = Comparison(text, systems, bleu_tokenizer(first.bleu_tokenize, text.target_lang))
-        comparisons.append(_checked(comparison))
+        tokenize = bleu_tokenizer(first.config.evaluation.bleu_tokenize, text.target_lang)
+        comparisons.append(_checked(Comparison(text, systems, tokenize)))
     return comparisons
 
 
@@ -92,51 +93,41 @@ def new_translations(
         InputError: the files are not aligned, or options do not fit the systems.
     """
     source_lang, to = chosen
-    models = {i: find_model(path, runs) for i, path in enumerate(paths) if _is_folder(path)}
+    models = {path: find_model(path, runs) for path in paths if _is_folder(path)}
     if models and source is None:
-        raise InputError(f"--reference alone gives {paths[next(iter(models))]} nothing to translate", "give --source")
+        raise InputError(f"--reference alone gives {next(iter(models))} nothing to translate", "give --source")
     if method not in (None, "greedy", "beam"):
         raise InputError(f"--method {method}: new translations are made by greedy or beam")
     if not models:
-        _refuse_options({"method": method, "from": source_lang}, choice)
+        _refuse_options({"method": method, "from": source_lang, **vars(choice)})
     sources = [] if source is None else list(read_lines(source))
     references = _read(reference)
     if source is not None and len(sources) != len(references):
         raise InputError(f"{source} has {len(sources)} lines but {reference} has {len(references)}")
-    given = {i: System(str(path), _read(path)) for i, path in enumerate(paths) if i not in models}
-    for system in given.values():
+    systems = {path: System(str(path), _read(path)) for path in paths if path not in models}
+    for system in systems.values():
         _require_aligned(system, len(references))
-    configs = {i: read_config(model) for i, model in models.items()}
+    configs = {path: read_config(model) for path, model in models.items()}
     languages = {chosen_language(config.data.target_lang, to) for config in configs.values()}
     if len(languages) > 1:
         raise InputError(f"the models translate into different languages: {', '.join(sorted(languages))}")
     language = next(iter(languages), to or "")
-    systems = []
-    for i, path in enumerate(paths):
-        if i in models:
-            log.info("translating %d sentences with %s", len(sources), path)
-            translator = open_model(models[i], choice).translator.to(language, source_lang)
-            translator.warn_long_lines(sources, str(source))
-            hypotheses = translator.best(sources, search_options(configs[i], method or "beam"))
-            systems.append(System(str(path), hypotheses))
-        else:
-            systems.append(given[i])
+    for path, model in models.items():
+        log.info("translating %d sentences with %s", len(sources), path)
+        translator = open_model(model, choice).translator.to(language, source_lang)
+        translator.warn_long_lines(sources, str(source))
+        hypotheses = translator.best(sources, search_options(configs[path], method or "beam"))
+        systems[path] = System(str(path), hypotheses)
     tokenize = next((config.evaluation.bleu_tokenize for config in configs.values()), "auto")
-    return _checked(Comparison(EvalText(language, sources, references), systems, bleu_tokenizer(tokenize, language)))
+    text, ordered = EvalText(language, sources, references), [systems[path] for path in paths]
+    return _checked(Comparison(text, ordered, bleu_tokenizer(tokenize, language)))
 
 
-def _refuse_options(given: dict[str, str | None], choice: EngineChoice) -> None:
+def _refuse_options(options: dict[str, object]) -> None:
     """Refuse options of translating, where there are only files."""
-    unused = {name for name, value in given.items() if value is not None}
-    unused |= {name for name, value in vars(choice).items() if value != getattr(EngineChoice(), name)}
-    for name in sorted(unused):
-        option = name.replace("_", "-")
-        raise InputError(f"--{option}: nothing is translated here", "leave it out, or compare models")
-
-
-def _chosen_by(text: EvalText) -> str:
-    """Return the options that choose the direction of a text."""
-    return f"{f'--from {text.source_lang} ' if text.source_lang else ''}--to {text.target_lang}"
+    unset = vars(EngineChoice())
+    for name in sorted(name for name, value in options.items() if value != unset.get(name)):
+        raise InputError(f"--{name.replace('_', '-')}: nothing is translated here", "leave it out, or compare models")
 
 
 def _is_folder(path: Path) -> bool:
@@ -174,11 +165,10 @@ class _StoredTestSet:
 
     path: Path  # as the user wrote it
     folder: Path
+    test_set: str
     texts: dict[str, EvalText]  # by direction, still without sentences
-    prefixes: dict[str, str]  # of the files' names, by direction
     methods: list[str]
-    data: DataConfig
-    bleu_tokenize: str
+    config: Config
 
     @classmethod
     def find(cls, path: Path, runs: Path, test_set: str) -> "_StoredTestSet":
@@ -201,16 +191,14 @@ class _StoredTestSet:
             raise InputError(f"{file}: not a score file of `mt eval`", f"score it again: mt eval --model {path}")
         methods = list(dict.fromkeys(method for method, _, _ in results))
         texts = {direction(*languages): EvalText(languages[1], [], [], languages[0]) for _, *languages in results}
-        prefixes = {name: f"{test_set}.{name}" if len(texts) > 1 else test_set for name in texts}
-        return cls(path, run.scores, texts, prefixes, methods, config.data, config.evaluation.bleu_tokenize)
+        return cls(path, run.scores, test_set, texts, methods, config)
 
     def text(self, name: str) -> EvalText:
         return replace(self.texts[name], sources=self.lines(name, "source"), references=self.lines(name, "reference"))
 
     def lines(self, name: str, suffix: str) -> list[str]:
-        # Two runs of one language each may write its code differently.
-        prefix = self.prefixes.get(name) or next(iter(self.prefixes.values()))
-        return _read(self.folder / f"{prefix}.{suffix}")
+        language = f".{name}" if len(self.texts) > 1 else ""
+        return _read(self.folder / f"{self.test_set}{language}.{suffix}")
 
 
 def _not_scored(path: Path, file: Path, test_set: str, data: DataConfig) -> InputError:
@@ -234,36 +222,31 @@ def _not_scored(path: Path, file: Path, test_set: str, data: DataConfig) -> Inpu
 
 
 def _common_method(stored: Sequence[_StoredTestSet], method: str | None) -> str:
-    for one in stored:
-        if method is not None and method not in one.methods:
-            raise InputError(
-                f"{one.path}: its test set was translated by {', '.join(one.methods)}, not by {method}",
-                "choose another --method, or --test-set changed.test for what `mt eval` made with other settings",
-            )
-    common = [method for method in stored[0].methods if all(method in one.methods for one in stored)]
-    if not common:
-        raise InputError(
-            "; ".join(f"{one.path} was translated by {', '.join(one.methods)}" for one in stored),
-            "make translations by the same method with `mt eval`",
-        )
+    common = [each for each in stored[0].methods if all(each in one.methods for one in stored)]
+    if not common or method not in (None, *common):
+        wanted = f", not by {method}" if method else ""
+        others = [one for one in stored if method not in one.methods]
+        reasons = (f"{one.path}: its test set was translated by {', '.join(one.methods)}{wanted}" for one in others)
+        hint = "choose another --method, or --test-set changed.test for what `mt eval` made with other settings"
+        raise InputError("; ".join(reasons), hint if method else "translate with `mt eval` by the same method")
     return method or ("beam" if "beam" in common else common[0])
 
 
 def _common_languages(stored: Sequence[_StoredTestSet], source_lang: str | None, to: str | None) -> list[str]:
     """Return the names of the directions that all have, those from and into some languages."""
-    texts, data = stored[0].texts, stored[0].data
+    texts, data = stored[0].texts, stored[0].config.data
     if source_lang is not None:
         source_lang = data.own_source(chosen_language(data.source_lang, source_lang, "source"))
-    single = all(len(one.prefixes) == 1 for one in stored)  # whose codes may differ
+    single = all(len(one.texts) == 1 for one in stored)  # whose codes may differ
     common = [
         name
         for name, text in texts.items()
-        if (single or all(name in one.prefixes for one in stored))
+        if (single or all(name in one.texts for one in stored))
         and source_lang in (None, text.source_lang)
         and to in (None, text.target_lang)
     ]
     if not common:
-        tested = "; ".join(f"{one.path} was tested on {', '.join(one.prefixes)}" for one in stored)
+        tested = "; ".join(f"{one.path} was tested on {', '.join(one.texts)}" for one in stored)
         wanted = "".join(f" {word} {code}" for word, code in (("from", source_lang), ("that is", to)) if code)
         raise InputError(f"no language in common{wanted}: {tested}")
     return common

@@ -1,7 +1,7 @@
 """Checks of a plan before anything runs: files, languages, vocabularies, and texts of as many lines."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,19 +10,21 @@ from mt.bundle.pretrained import Pretrained, start_differences
 from mt.config import Config, FromTrain
 from mt.config.problems import Problem
 from mt.config.schema import export_rules
+from mt.config.yaml_tree import TreePath
 from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES
 from mt.errors import InputError
+from mt.evaluation.texts import has_split, owner
 from mt.extras.export.exporting import check_options, require_packages
 from mt.extras.pipelines.loading import problem
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import may_write
-from mt.extras.pipelines.schema import Distill, Export
-from mt.extras.pipelines.unmet_needs import config_of, missing_test_set
+from mt.extras.pipelines.schema import Distill, Export, Score
 from mt.metrics.comet import find_checkpoint
-from mt.pipeline.preflight import check_requirements
+from mt.pipeline.training import check_requirements
 from mt.storage.find_model import find_model
 from mt.storage.manifest import read_manifest
+from mt.system.devices import usable_devices
 from mt.text.languages import chosen_language
 from mt.text.lines import read_lines
 
@@ -42,9 +44,20 @@ def check_plan(plan: Plan) -> None:
         plan.pipeline.refuse([found for step in plan.steps.values() for found in check(step)])
 
 
-class _Checker:
-    """Checks of one plan."""
+def unusable_devices(plan: Plan, names: Iterable[str]) -> Iterator[Problem]:
+    """Report steps that name a device which this machine does not have."""
+    for name in names:
+        step = plan.steps[name]
+        path: TreePath = ("steps", name, step.kind, "device")
+        device = getattr(step.settings, "device", None)
+        trains = step.kind == "train" or (isinstance(step.settings, Score) and step.settings.train)
+        if trains and device is None and step.config is not None:
+            path, device = plan.pipeline.set_path(name, "training.device"), step.config.training.device
+        if device not in (None, "auto", "cpu") and not usable_devices().get(device):
+            yield problem(f"this machine has no usable {device} device", *path)
 
+
+class _Checker:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._lines = cache(lambda path: sum(1 for _ in read_lines(path)))
@@ -86,24 +99,31 @@ class _Checker:
 
     def unfit_models(self, step: Step) -> Iterator[Problem]:
         """Report models of another shape or vocabulary than the step needs, and exports that hold no such model."""
-        settings = step.settings
+        settings, models = step.settings, step.models()
         if isinstance(settings, Export):
             check_options(settings.format, settings.quantization, settings.max_loss)
             require_packages(settings.format)
-            for rule in export_rules(self._config_of(step.models()[0]), settings.format):
+            for rule in export_rules(self._plan.config_of(models[0]), settings.format):
                 yield self._problem(step, rule.reason, "format")
         if step.kind == "train" and step.config is not None:
             yield from self._unfit_pretrained(step, step.config)
         if isinstance(settings, Distill) and settings.closest_to is not None and not settings.sample:
-            beam = settings.beam or self._config_of(step.models()[0]).decoding.beam_size
+            beam = settings.beam or self._plan.config_of(models[0]).decoding.beam_size
             if not 2 <= (settings.n_best or beam) <= beam:
                 message = f"needs 2 or more translations, and no more than the beam of {beam} has"
                 yield self._problem(step, message, "n_best" if settings.n_best else "closest_to")
-        yield from missing_test_set(self._plan, step)
-        models = step.models()
+        if step.kind == "eval" and step.text("source") is None and not self._has_test_set(models[0]):
+            message = f"{models[0]} has no test set; add source and reference, or set data.test in its training"
+            yield self._problem(step, message, "model")
         for other in models[1:]:
-            if self._differ(self._vocabulary(models[0]), self._vocabulary(other)):
+            if _differ(self._vocabulary(models[0]), self._vocabulary(other)):
                 yield self._problem(step, f"the vocabulary of {other} is not that of {models[0]}", "model")
+
+    def _has_test_set(self, model: Path) -> bool:
+        writer = self._plan.writer(model)
+        if writer is None or writer.config is None:
+            return has_split(owner(find_model(model, self._plan.folder)), "test")
+        return writer.config.data.test is not None
 
     def _unfit_pretrained(self, step: Step, config: Config) -> Iterator[Problem]:
         start, teachers = config.training.init_from, config.training.distill_from
@@ -112,7 +132,7 @@ class _Checker:
             Pretrained.find(config, self._plan.folder, {}).check()
             return
         try:
-            different = start_differences(self._config_of(Path(start)), config) if start else []
+            different = start_differences(self._plan.config_of(Path(start)), config) if start else []
         except InputError as error:
             yield self._problem(step, error.message, "training.init_layers")
             return
@@ -120,12 +140,9 @@ class _Checker:
             reason = f"{start} differs from this configuration in {', '.join(different)}"
             yield self._problem(step, reason, "training.init_from")
         for teacher in map(Path, teachers):
-            if self._differ(self._vocabulary(teacher), self._config_vocabulary(config)):
+            if _differ(self._vocabulary(teacher), self._config_vocabulary(config)):
                 reason = f"the vocabulary of {teacher} is not that of the student; training.init_from keeps one"
                 yield self._problem(step, reason, "training.distill_from")
-
-    def _config_of(self, model: Path) -> Config:
-        return config_of(self._plan, model)
 
     def _vocabulary(self, model: Path) -> Any:
         """Return what determines the vocabulary of a model: its files, or the settings and text of its tokenizer."""
@@ -149,11 +166,6 @@ class _Checker:
         train = [source.model_dump(exclude={"weight"}) for source in data.train]
         return [settings, held_out and [config.seed, held_out], text, train]
 
-    @staticmethod
-    def _differ(one: Any, other: Any) -> bool:
-        """Return True if two vocabularies cannot be the same; of a file and of settings that is not known."""
-        return type(one) is type(other) and json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True)
-
     def other_languages(self, step: Step) -> Iterator[Problem]:
         """Report models and texts of other languages than the step needs."""
         models = step.models()
@@ -172,13 +184,11 @@ class _Checker:
             return
         yield from self._unknown_languages(step, directions)
         for key in ("input", "source", "closest_to", "reference") if directions else ():
-            path = step.text(key)
-            if path is None:
-                continue
             known = {*directions[0][1], *directions[0][0]}
             expected = directions[0][0] if key in ("input", "source") else _common(directions)
             expected = tuple(known) if self._is_bidirectional(models[0]) else expected
-            language = self._language(path, known)
+            path = step.text(key)
+            language = self._language(path, known) if path else None
             if language is not None and language not in expected:
                 yield self._problem(step, f"{path} is {language} text, not {' or '.join(expected)}", key)
         for split, source, paths in step.sources():
@@ -193,7 +203,7 @@ class _Checker:
         chosen = getattr(step.settings, "from_", None), getattr(step.settings, "to", None)
         if not directions or not (any(chosen) or step.text("input") or step.text("source")):
             return
-        source_format = SentenceFormat.of(self._config_of(step.models()[0]))
+        source_format = SentenceFormat.of(self._plan.config_of(step.models()[0]))
         for key, known, code in zip(("from", "to"), (directions[0][0], _common(directions)), chosen, strict=True):
             if code or key == "to" or source_format.names_source:
                 try:
@@ -202,11 +212,11 @@ class _Checker:
                     yield self._problem(step, f"{step.models()[0]}: {error.message}", key)
 
     def _direction(self, model: Path) -> _Direction:
-        data = self._config_of(model).data
+        data = self._plan.config_of(model).data
         return data.source_lang, data.target_lang
 
     def _is_bidirectional(self, model: Path) -> bool:
-        return self._config_of(model).training.bidirectional_epochs > 0
+        return self._plan.config_of(model).training.bidirectional_epochs > 0
 
     def _language(self, path: Path, known: set[str]) -> str | None:
         """Return the language of a text: what a step writes, or of the known ones what its name ends in."""
@@ -214,27 +224,23 @@ class _Checker:
         ending = path.suffix[1:]
         if writer is None:
             return ending if ending in known else None
-        if writer.kind == "clean" and writer.config is not None:
+        if writer.kind == "clean":
             return ending
-        if writer.kind in ("distill", "backtranslate"):
-            to = getattr(writer.settings, "to", None)
-            model = writer.models()[0]
-            source, targets = self._direction(model)
-            text = writer.text("input")
-            if self._is_bidirectional(model) and text is not None and self._language(text, set(targets)) in targets:
-                return source[0]
-            return to or (targets[0] if len(targets) == 1 else None)
-        return None
+        if writer.kind not in ("distill", "backtranslate"):
+            return None
+        model, text = writer.models()[0], writer.places["input"][0]
+        source, targets = self._direction(model)
+        if self._is_bidirectional(model) and self._language(text, set(targets)) in targets:
+            return source[0]
+        return getattr(writer.settings, "to", None) or (targets[0] if len(targets) == 1 else None)
 
     def other_lengths(self, step: Step) -> Iterator[Problem]:
         """Report two texts that should be aligned by line, and cannot be."""
-        for first, key in (("input", "closest_to"), ("source", "reference")):
-            paths = [path for path in (step.text(first), step.text(key)) if path is not None]
+        pairs = (("input", "closest_to"), ("source", "reference"))
+        texts = [(key, [*step.places.get(first, ()), *step.places.get(key, ())]) for first, key in pairs]
+        for key, paths in [*texts, *((f"data.{split}", paths) for split, _, paths in step.sources())]:
             if len(paths) == 2 and (reason := self._unaligned(*paths)):
                 yield self._problem(step, reason, key)
-        for split, _, paths in step.sources():
-            if len(paths) == 2 and (reason := self._unaligned(*paths)):
-                yield self._problem(step, reason, f"data.{split}")
 
     def _unaligned(self, first: Path, second: Path) -> str:
         rows = self._rows(first), self._rows(second)
@@ -250,8 +256,7 @@ class _Checker:
         if writer is None:
             return self._lines(path) if path.is_file() else None  # an optional source
         if writer.kind in ("distill", "backtranslate"):
-            found = writer.text("input")
-            return None if found is None else self._rows(found)
+            return self._rows(writer.places["input"][0])
         return f"{writer.name}/{path.stem}" if writer.kind == "clean" else None
 
     def _problem(self, step: Step, message: str, *keys: str) -> Problem:
@@ -259,6 +264,11 @@ class _Checker:
         if keys and "." in keys[0]:
             return problem(message, *self._plan.pipeline.set_path(step.name, keys[0]))
         return problem(message, "steps", step.name, step.kind, *keys)
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Return True if two vocabularies cannot be the same; of a file and of settings that is not known."""
+    return type(one) is type(other) and json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True)
 
 
 def _common(directions: list[_Direction]) -> tuple[str, ...]:

@@ -7,15 +7,16 @@ import contextlib
 import json
 import os
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, PairFiles, Source
 from mt.console import log
-from mt.errors import MtError
+from mt.errors import InputError, MtError
 from mt.extras.doctor.scoring import random_interval
-from mt.extras.pipelines.costs import StepCost, cores_per_step
 from mt.extras.pipelines.plan import Plan, Step
+from mt.extras.pipelines.results import StepCost
 from mt.extras.planning.corpus_sample import train_on_sample
 from mt.extras.planning.dry_run import Texts, read_texts
 from mt.extras.planning.estimate import estimate, scoring_cost
@@ -38,7 +39,7 @@ _SCORE_BYTES, _WEIGHT_BYTES = 160, 4
 def estimate_costs(plan: Plan, names: list[str], jobs: int = 1, keep: bool = True) -> dict[str, StepCost]:
     """Estimate the cost of some steps if `jobs` run at once; with `keep` the timings are kept for the next time."""
     given = os.environ.get("OMP_NUM_THREADS")
-    cores = {name: cores_per_step(plan.at_once(name, jobs)) for name in names}
+    cores = {name: plan.cores(name, jobs) for name in names}
     estimator = _Estimator(plan, keep)
     try:
         return {name: estimator.cost(plan.steps[name], cores[name]) for name in names}
@@ -56,27 +57,30 @@ class _Estimator:
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):  # missing or damaged
             timings = json.loads(self._path.read_bytes())
             self._measured = {key: Measurements(**values) for key, values in timings.items()}
-        self._translations = {
-            Path(step.config.data.root, pair.source): Path(step.config.data.root, pair.target)
-            for step in plan.steps.values() if step.config is not None
-            for pair in _pair_files(step.config) if not plan.writer(Path(step.config.data.root, pair.target))
-        }  # fmt: skip
+        pairs = (pair for step in plan.steps.values() for pair in _pairs(step))
+        self._translations = {source: target for source, target in pairs if not plan.writer(target)}
 
     def cost(self, step: Step, cores: int) -> StepCost:
         """Return the estimated cost of a step on so many cores."""
         self._cores = cores
         os.environ["OMP_NUM_THREADS"] = str(cores)  # for the processes that time
-        if step.config is not None:
-            return self._corpus_cost(step, step.config)
-        writers = [self._plan.writer(model) for model in step.models()]
-        models = [writer.config for writer in writers if writer is not None and writer.config is not None]
-        measured = [each for each in map(self._measure, models) if each is not None]
+        try:
+            return self._model_cost(step) if step.config is None else self._corpus_cost(step, step.config)
+        except (MtError, OSError) as error:
+            log.debug("%s: no estimate: %s", step.name, error)
+            return StepCost(3 * _START if step.kind == "export" else None)
+
+    def _model_cost(self, step: Step) -> StepCost:
+        models = self._trained(step, "model")
+        if len(models) < len(step.models()):
+            raise InputError("a model that no step trains is not timed")
+        measured = list(map(self._measure, models))
         if step.kind == "export":
-            return StepCost(3 * _START, measured[0].parameters * _WEIGHT_BYTES if measured else None)
+            return StepCost(3 * _START, measured[0].parameters * _WEIGHT_BYTES)
         given = step.text("source" if step.kind == "eval" else "input")
         text = None if given is None else self._stand_in(given)
-        if text is None or not measured or len(measured) < len(writers):
-            return StepCost()
+        if text is None:
+            raise InputError("the length of its text is unknown")
         options, search = step.settings.model_dump(), models[0].decoding
         beam = 1 if options.get("greedy") or options["sample"] else options["beam"] or search.beam_size
         seconds = sum(each.seconds_per_sentence for each in measured) * _BEAM_FACTOR * (1 + beam)
@@ -89,21 +93,13 @@ class _Estimator:
 
     def _corpus_cost(self, step: Step, config: Config) -> StepCost:
         config = self._with_stand_ins(config)
-        try:
-            texts = read_texts(config.data)
-            if step.kind == "clean":
-                size = sum(texts.pairs) * texts.train.bytes_per_pair()
-                return StepCost(_START + sum(texts.pairs) / _CLEANED_PER_SECOND, round(size))
-            if step.kind == "score":
-                return self._scoring_cost(step, config, texts)
-            if config.training.max_steps <= _FEW_STEPS:
-                return StepCost()
-            measured = self._measure(config, texts)
-        except (MtError, OSError) as error:
-            log.debug("%s: no estimate: %s", step.name, error)
-            return StepCost()
-        if measured is None:
-            return StepCost()
+        texts = read_texts(config.data)
+        if step.kind == "clean":
+            size = sum(texts.pairs) * texts.train.bytes_per_pair()
+            return StepCost(_START + sum(texts.pairs) / _CLEANED_PER_SECOND, round(size))
+        if step.kind == "score":
+            return self._scoring_cost(step, config, texts)
+        measured = self._measure(config, texts)
         valid = texts.held_out["valid"][0]
         found = estimate(config, measured, texts.pairs, valid, texts.train.bytes_per_pair(), texts.train.complete)
         training = config.training
@@ -114,39 +110,36 @@ class _Estimator:
         return StepCost(seconds, found.disk)
 
     def _scoring_cost(self, step: Step, config: Config, texts: Texts) -> StepCost:
-        writers = [self._plan.writer(model) for key in ("forward", "backward") for model in step.models(key)]
-        models = [writer.config for writer in writers if writer is not None and writer.config is not None]
         epochs = []
-        for model in models or [config]:
+        for model in self._trained(step, "forward", "backward") or [config]:
             training = model.training.model_copy(update={"precision": "fp32"})  # in which all models score
             measured = self._measure(model.model_copy(update={"training": training}), texts)
-            if measured is None:
-                return StepCost()
             epochs.append(measured.steps_per_pair * measured.seconds_per_step)
         pairs = sum(texts.pairs)
         scored = pairs + pairs // random_interval(pairs)
         seconds = _PASSES_PER_SCORE * scored * sum(epochs) / len(epochs) * _FORWARD
         return StepCost(2 * _START + seconds, 2 * _SCORE_BYTES * scored)
 
-    def _measure(self, config: Config, texts: Texts | None = None) -> Measurements | None:
+    def _trained(self, step: Step, *keys: str) -> list[Config]:
+        """Return the configurations of those of its models that other steps train."""
+        writers = [self._plan.writer(model) for key in keys for model in step.models(key)]
+        return [writer.config for writer in writers if writer is not None and writer.config is not None]
+
+    def _measure(self, config: Config, texts: Texts | None = None) -> Measurements:
         """Time some steps of a training, or of one of the same shape that was timed before."""
         training = config.training
         if training.max_steps <= _FEW_STEPS:
-            return None
+            raise InputError("so few steps are not timed")
         shape = (training.max_tokens, training.accumulate, training.optimizer, training.r_drop, training.precision)
         key = stage_key(config.model, config.tokenizer, training.device, training.recompute, self._cores, *shape)
         if key not in self._measured:
             plain = training.model_copy(update={"init_from": None, "init_layers": None, "distill_from": ()})
             config = self._with_stand_ins(config.model_copy(update={"training": plain}))
-            try:
-                train = (texts or read_texts(config.data)).train
-                tokenizers = train_on_sample(config.tokenizer, train.sample, config.data.tagged)
-                log.info("timing a few steps of %s, whose result is discarded", config.name)
-                complete = len(train.sample) == train.clean
-                self._measured[key] = probe(config, train.sample, tokenizers, complete, Pretrained(config))
-            except (MtError, OSError) as error:
-                log.debug("%s: cannot be timed: %s", config.name, error)
-                return None
+            train = (texts or read_texts(config.data)).train
+            tokenizers = train_on_sample(config.tokenizer, train.sample, config.data.tagged)
+            log.info("timing a few steps of %s, whose result is discarded", config.name)
+            complete = len(train.sample) == train.clean
+            self._measured[key] = probe(config, train.sample, tokenizers, complete, Pretrained(config))
             if self._keep:
                 atomic.write_json(self._path, {key: asdict(each) for key, each in self._measured.items()})
         return self._measured[key]
@@ -155,13 +148,11 @@ class _Estimator:
         """Return a configuration whose texts are there: for those that steps are to write, texts of as many lines."""
         train: list[Source] = []
         for source in config.data.train:
-            if not isinstance(source, PairFiles):
-                train.append(source)
-                continue
-            found = [self._stand_in(Path(config.data.root, side)) for side in (source.source, source.target)]
-            paths = [str(path.absolute()) for path in found if path is not None]
-            if len(paths) == 2:
-                train.append(source.model_copy(update=dict(zip(("source", "target"), paths, strict=True))))
+            files = source.files if isinstance(source, PairFiles) else {}
+            found = {side: self._stand_in(Path(config.data.root, name)) for side, name in files.items()}
+            paths = {side: str(path.absolute()) for side, path in found.items() if path is not None}
+            if len(paths) == len(files):
+                train.append(source.model_copy(update=paths))
         return config.model_copy(update={"data": config.data.model_copy(update={"train": tuple(train)})})
 
     def _stand_in(self, path: Path) -> Path | None:
@@ -172,15 +163,15 @@ class _Estimator:
         if writer is None:
             return None
         if writer.config is not None:  # a cleaning
-            sides = [side for pair in _pair_files(writer.config) for side in (pair.source, pair.target)]
-            same = [side for side in sides if Path(side).suffix == path.suffix] or sides[:1]
-            return self._stand_in(Path(writer.config.data.root, same[0])) if same else None
+            sides = list(chain.from_iterable(_pairs(writer)))
+            same = [side for side in sides if side.suffix == path.suffix] or sides[:1]
+            return self._stand_in(same[0]) if same else None
         source = writer.text("input")
         if source is None:
             return None
         return self._stand_in(writer.text("closest_to") or self._translations.get(source) or source)
 
 
-def _pair_files(config: Config) -> list[PairFiles]:
-    """Return the training sources that are two text files."""
-    return [source for source in config.data.train if isinstance(source, PairFiles)]
+def _pairs(step: Step) -> list[list[Path]]:
+    """Return the training sources of a step that are two text files."""
+    return [paths for split, source, paths in step.sources() if split == "train" and isinstance(source, PairFiles)]

@@ -17,7 +17,6 @@ from filelock import lock_descriptor
 
 from mt.console import duration, harmless, log
 from mt.errors import MtError, StoppedError
-from mt.extras.pipelines.costs import cores_per_step
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import note_attempt, output_digest, read_record, step_key, write_record
 from mt.storage import atomic
@@ -81,10 +80,10 @@ class _Runner:
 
     def __init__(self, plan: Plan, jobs: int, stop: StopRequest) -> None:
         self._plan, self._jobs, self._stop = plan, jobs, stop
-        self._slots: SimpleQueue[int] = SimpleQueue()
+        gpus = _gpus() if jobs > 1 else []
+        self._slots: SimpleQueue[dict[str, str]] = SimpleQueue()  # each with variables for a command
         for slot in range(jobs):
-            self._slots.put(slot)
-        self._gpus = _gpus() if jobs > 1 else []
+            self._slots.put({"CUDA_VISIBLE_DEVICES": gpus[slot % len(gpus)]} if gpus else {})
         self._processes: set[subprocess.Popen[bytes]] = set()
         self._is_forwarded = False
         self.failures: list[BaseException] = []
@@ -123,12 +122,10 @@ class _Runner:
             record = write_record(self._plan, step, key)
             log.info("%s: done in %s", step.name, duration(record.seconds))
 
-    def _run_command(self, step: Step, key: str, slot: int, lock: int) -> None:
+    def _run_command(self, step: Step, key: str, variables: dict[str, str], lock: int) -> None:
         log.info("%s: mt %s", step.name, shlex.join(step.words))
-        cores = cores_per_step(self._plan.at_once(step.name, self._jobs))
-        environment = os.environ | {"OMP_NUM_THREADS": str(cores), ENDS_WITH_PARENT: "1"}
-        if self._gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = self._gpus[slot % len(self._gpus)]
+        cores = self._plan.cores(step.name, self._jobs)
+        environment = os.environ | variables | {"OMP_NUM_THREADS": str(cores), ENDS_WITH_PARENT: "1"}
         started, last = time.time(), list[str]()
         note_attempt(self._plan, step, key, started, cores=cores)
         # The command holds the lock as long as it lives; in a group of its own, a terminal's signals do not reach it.

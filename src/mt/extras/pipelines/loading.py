@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,17 +23,12 @@ _NEEDED = "A pipeline needs `name` and `steps`."
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A parsed pipeline file.
-
-    Attributes:
-        steps: kind and settings by name, in the order of the file.
-        origins: the place of each key, for messages.
-    """
+    """A parsed pipeline file."""
 
     path: Path
     file: PipelineFile
-    steps: dict[str, tuple[str, StepSettings]]
-    origins: dict[TreePath, Origin]
+    steps: dict[str, tuple[str, StepSettings]]  # kind and settings by name, in the order of the file
+    origins: dict[TreePath, Origin]  # the place of each key, for messages
 
     def refuse(self, problems: Sequence[Problem]) -> None:
         """Raise an InputError that lists all problems, if there are any."""
@@ -110,6 +105,11 @@ def problem(message: str, *path: str | int) -> Problem:
     return Problem(path, message, frozenset())
 
 
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    suggestions = similar(word, known)
+    return f"did you mean {' or '.join(suggestions)}?" if suggestions else ""
+
+
 def _read_step(name: str, step: Any, problems: list[Problem]) -> tuple[str, StepSettings] | None:
     known = ", ".join(KINDS)
     if not re.fullmatch(STEP_NAME, name):
@@ -118,8 +118,7 @@ def _read_step(name: str, step: Any, problems: list[Problem]) -> tuple[str, Step
         has = f"has {', '.join(step)}" if isinstance(step, Mapping) and step else "names nothing to do"
         problems.append(problem(f"{has}; a step has one key of {known}", "steps", name))
     elif (kind := next(iter(step))) not in KINDS:
-        suggestions = similar(kind, KINDS)
-        hint = f"did you mean {' or '.join(suggestions)}?" if suggestions else f"known here: {known}"
+        hint = did_you_mean(kind, KINDS) or f"known here: {known}"
         problems.append(problem(f"unknown kind of step; {hint}", "steps", name, kind))
     else:
         settings = _validated(KINDS[kind], step[kind] or {}, ("steps", name, kind), problems)
@@ -139,24 +138,19 @@ def _validated(model: type[_S], tree: Any, prefix: TreePath, problems: list[Prob
         return None
 
 
-def places(settings: StepSettings) -> Iterator[tuple[tuple[str | int, ...], Place]]:
+def places(settings: StepSettings) -> Iterator[tuple[TreePath, Place]]:
     """Yield the places that a step's keys name, with the path to each."""
     for key in type(settings).model_fields:
         value = getattr(settings, key)
-        if isinstance(value, Place):
-            yield (key,), value
-        elif isinstance(value, tuple):
-            several = len(value) > 1
-            yield from (
-                ((key, n) if several else (key,), each) for n, each in enumerate(value) if isinstance(each, Place)
-            )
+        values = value if isinstance(value, tuple) else (value,)
+        for number, each in enumerate(values):
+            if isinstance(each, Place):
+                yield (key, number) if len(values) > 1 else (key,), each
 
 
-def is_place(value: Any) -> bool:
-    """Return True for {step: NAME}, with or without a file, in the values of `set`."""
-    return isinstance(value, Mapping) and value.get("step") is not None and set(value) <= {"step", "file"}
-
-
-def as_place(value: Mapping[str, Any]) -> Place:
-    """Return the place in a value for which `is_place` is true; YAML may have numbers for names."""
+def as_place(value: Any) -> Place | None:
+    """Return the place that {step: NAME}, with or without a file, is in the values of `set`; None for other values."""
+    if not isinstance(value, Mapping) or value.get("step") is None or not set(value) <= {"step", "file"}:
+        return None
+    # YAML may have numbers for names.
     return Place.model_construct(step=str(value["step"]), file=value.get("file") and str(value["file"]))

@@ -1,49 +1,44 @@
 """Plans: the steps of a pipeline in an order in which they can run, each with its command."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from mt.bundle.load_translator import read_config
 from mt.config import Config, load_config
 from mt.config.loading import as_yaml, parse_tree, read_limited
 from mt.config.problems import Problem
-from mt.config.suggestions import similar
+from mt.config.yaml_tree import TreePath
 from mt.errors import InputError
-from mt.extras.pipelines.loading import Pipeline, as_place, is_place, places, problem
+from mt.extras.pipelines.loading import Pipeline, as_place, did_you_mean, places, problem
 from mt.extras.pipelines.schema import COMMANDS, Export, OnCorpus, Place, StepSettings, Train
+from mt.storage.find_model import find_model
 from mt.storage.run_dir import RunDir
+from mt.system.cpus import usable_cores
 
 _MODELS = ("model", "forward", "backward")  # keys of models, whose paths are not relative to `root`
+_NO_OPTIONS = ("config", "set", "format", "output")  # keys that are no options of a command, or added to all
 _TEXTS = ("distill", "backtranslate")  # kinds of steps whose output is one file
-# Kinds of steps that a key can name; of the others those that write text
-_PRODUCERS = {**dict.fromkeys(_MODELS, ("train",)), "scores": ("score",)}
+# The kind of step that a key must name; other keys name those that write text
+_PRODUCERS = {**dict.fromkeys((*_MODELS, "init_from", "distill_from"), "train"), "scores": "score"}
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step.
-
-    Attributes:
-        words: the arguments of `mt`.
-        needs: names of the steps whose output it reads.
-        places: the paths of its files and models, by key of its settings.
-        reads: files and models that it reads, besides the texts of `config`.
-        output: the file or folder that it writes.
-        config: of a training or of the corpus that it works on.
-    """
+    """A step."""
 
     name: str
     kind: str
     settings: StepSettings
-    words: tuple[str, ...]
-    needs: tuple[str, ...]
-    places: Mapping[str, Sequence[Path]]
-    reads: tuple[Path, ...]
-    output: Path
-    config: Config | None
+    words: tuple[str, ...]  # the arguments of `mt`
+    needs: tuple[str, ...]  # names of the steps whose output it reads
+    places: Mapping[str, Sequence[Path]]  # the paths of its files and models, by key of its settings
+    reads: tuple[Path, ...]  # files and models that it reads, besides the texts of `config`
+    output: Path  # the file or folder that it writes
+    config: Config | None  # of a training or of the corpus that it works on
 
     def models(self, key: str = "model") -> Sequence[Path]:
         """Return the models that a key names."""
@@ -86,18 +81,26 @@ class Plan:
         real = os.path.realpath(path)
         return next((s for s in self.steps.values() if f"{real}/".startswith(f"{os.path.realpath(s.output)}/")), None)
 
+    def config_of(self, model: Path) -> Config:
+        """Return the configuration of a model, which a step may have yet to train."""
+        writer = self.writer(model)
+        return writer.config if writer and writer.config else read_config(find_model(model, self.folder))
+
     def upstream(self, name: str) -> set[str]:
         """Return the names of all steps that a step depends on."""
         direct = self.steps[name].needs
         return set(direct).union(*map(self.upstream, direct))
 
-    def at_once(self, name: str, jobs: int) -> int:
-        """Return among how many steps the cores are shared: this one and those independent of it, at most `jobs`.
+    def cores(self, name: str, jobs: int) -> int:
+        """Return the cores of a step: its share of all, or of OMP_NUM_THREADS, if `jobs` independent steps run at once.
 
         What is done does not matter, so that a step has as many threads, and the same bytes, after a resume.
         """
         after = sum(name in self.upstream(other) for other in self.steps)
-        return min(jobs, len(self.steps) - len(self.upstream(name)) - after)
+        at_once = min(jobs, len(self.steps) - len(self.upstream(name)) - after)
+        threads = os.environ.get("OMP_NUM_THREADS", "")
+        cores = int(threads) if threads.isdecimal() and int(threads) else usable_cores()
+        return max(1, cores // at_once)
 
 
 def make_plan(pipeline: Pipeline, runs: Path) -> Plan:
@@ -111,7 +114,7 @@ def make_plan(pipeline: Pipeline, runs: Path) -> Plan:
     if RunDir(folder).config.is_file():
         raise InputError(f"{pipeline.origin('name')}: {folder} is the run of a training", "choose another name")
     named = {name: list(_all_places(pipeline, name)) for name in pipeline.steps}
-    pipeline.refuse([found for name in named for found in _reference_problems(pipeline, name, named[name])])
+    pipeline.refuse(list(_reference_problems(pipeline, chain.from_iterable(named.values()))))
     needs = {name: tuple(dict.fromkeys(p.step for _, p in named[name] if p.step)) for name in named}
     order = _order(pipeline, needs)
     outputs = {name: _output(pipeline, folder, name) for name in order}
@@ -119,7 +122,7 @@ def make_plan(pipeline: Pipeline, runs: Path) -> Plan:
     return Plan(pipeline, folder, {name: _make_step(pipeline, folder, outputs, name, needs[name]) for name in order})
 
 
-def _all_places(pipeline: Pipeline, name: str) -> Iterator[tuple[tuple[str | int, ...], Place]]:
+def _all_places(pipeline: Pipeline, name: str) -> Iterator[tuple[TreePath, Place]]:
     """Yield the places that a step names, those in the values of its configuration included."""
     kind, settings = pipeline.steps[name]
     for path, place in places(settings):
@@ -128,33 +131,27 @@ def _all_places(pipeline: Pipeline, name: str) -> Iterator[tuple[tuple[str | int
         yield from _places_in(value, pipeline.set_path(name, key))
 
 
-def _places_in(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Place]]:
-    if is_place(value):
-        yield path, as_place(value)
+def _places_in(value: Any, path: TreePath) -> Iterator[tuple[TreePath, Place]]:
+    if place := as_place(value):
+        yield path, place
     elif isinstance(value, Mapping | list):
         for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from _places_in(inner, (*path, key))
 
 
-def _reference_problems(
-    pipeline: Pipeline, name: str, named: list[tuple[tuple[str | int, ...], Place]]
-) -> Iterator[Problem]:
+def _reference_problems(pipeline: Pipeline, named: Iterable[tuple[TreePath, Place]]) -> Iterator[Problem]:
     for path, place in named:
         if place.step is None:
             continue
         if place.step not in pipeline.steps:
-            suggestions = similar(place.step, pipeline.steps)
-            known = (
-                f"did you mean {' or '.join(suggestions)}?" if suggestions else f"there are {', '.join(pipeline.steps)}"
-            )
-            yield problem(f"there is no step {place.step}; {known}", *path)
+            hint = did_you_mean(place.step, pipeline.steps) or f"there are {', '.join(pipeline.steps)}"
+            yield problem(f"there is no step {place.step}; {hint}", *path)
             continue
         kind = pipeline.steps[place.step][0]
         key = next((str(part) for part in reversed(path) if not isinstance(part, int)), "")
-        is_model = key.rpartition(".")[2] in (*_MODELS, "init_from", "distill_from")
-        wanted = ("train",) if is_model else _PRODUCERS.get(key, ())
-        if wanted and (kind not in wanted or place.file):
-            yield problem(f"needs a {wanted[0]} step, and {place.step} is a {kind} step", *path)
+        wanted = _PRODUCERS.get(key.rpartition(".")[2])
+        if wanted and (kind != wanted or place.file):
+            yield problem(f"needs a {wanted} step, and {place.step} is a {kind} step", *path)
         elif place.file and (place.file.startswith("/") or ".." in place.file.split("/")):
             yield problem(f"{place.file} is not in the step's folder", *path)
         elif not wanted and kind in _TEXTS and place.file:
@@ -231,7 +228,7 @@ def _make_step(
         reads += map(Path, config.tokenizer.given or ())
     for key, field in type(settings).model_fields.items():
         value = getattr(settings, key)
-        if key in (*settings.own, "output") or value == field.get_default(call_default_factory=True):
+        if key in _NO_OPTIONS or value == field.get_default(call_default_factory=True):
             continue
         option = f"--{(field.alias or key).replace('_', '-')}"
         if isinstance(value, bool):
@@ -258,8 +255,8 @@ def _overrides(pipeline: Pipeline, name: str, settings: StepSettings, path: Path
         root = data.get("root", ".") if isinstance(data, dict) else "."
 
     def resolved(value: Any, is_text: bool) -> Any:
-        if is_place(value):
-            found = path_of(as_place(value), False)
+        if place := as_place(value):
+            found = path_of(place, False)
             # Without links: `..` out of one leads elsewhere.
             is_relative = is_text and not found.is_absolute()
             return os.path.relpath(os.path.realpath(found), os.path.realpath(str(root))) if is_relative else str(found)

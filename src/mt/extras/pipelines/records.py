@@ -4,7 +4,8 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -29,24 +30,15 @@ State = Literal["done", "new", "changed", "lost", "waiting"]
 
 @dataclass(frozen=True)
 class Record:
-    """A finished step.
+    """A finished step."""
 
-    Attributes:
-        key: of its command and inputs.
-        digest: of what it wrote.
-        seconds: in all attempts with this key that were not killed.
-        core_seconds: likewise, of all its processes.
-        disk: bytes of its output.
-        scores: those of `mt eval`, or of a training's test set.
-    """
-
-    key: str
-    digest: str
-    seconds: float
-    core_seconds: float
-    disk: int
+    key: str  # of its command and inputs
+    digest: str  # of what it wrote
+    seconds: float  # in all attempts with this key that were not killed
+    core_seconds: float  # likewise, of all its processes
+    disk: int  # bytes of its output
     ended: str
-    scores: list[Score] = field(default_factory=list)
+    scores: list[Score] = field(default_factory=list)  # those of `mt eval`, or of a training's test set
 
 
 _RECORD, _SCORES = TypeAdapter(Record), TypeAdapter(list[Score])  # which refuse damaged values
@@ -101,17 +93,15 @@ def may_write(plan: Plan, step: Step) -> bool:
     return any(attempt.get("output") == real for attempt in _attempts(plan, step))
 
 
-def _attempts(plan: Plan, step: Step) -> Iterator[dict[str, Any]]:
-    """Yield the attempts; one that was killed has no costs, since nobody noted them."""
+def _attempts(plan: Plan, step: Step) -> Iterable[dict[str, Any]]:
+    """Return the attempts; one that was killed has no costs, since nobody noted them."""
     path = plan.records / f"{step.name}.attempts"
-    by_start: dict[float, dict[str, Any]] = {}
+    by_start = defaultdict[float, dict[str, Any]](lambda: {"seconds": 0.0, "core_seconds": 0.0})
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        try:
+        with contextlib.suppress(ValueError, TypeError, KeyError):  # a kill has truncated the line
             attempt = json.loads(line)
-            by_start[attempt["started"]] = by_start.get(attempt["started"], {}) | attempt
-        except (ValueError, TypeError, KeyError):  # a kill has truncated the line
-            continue
-    yield from ({"seconds": 0.0, "core_seconds": 0.0} | each for each in by_start.values())
+            by_start[attempt["started"]] |= attempt
+    return by_start.values()
 
 
 def step_key(step: Step) -> str:
@@ -144,13 +134,6 @@ def _without_paths(values: Any) -> Any:
     if isinstance(values, dict):
         return {key: _without_paths(value) for key, value in values.items() if key not in _PATHS}
     return [_without_paths(value) for value in values] if isinstance(values, list) else values
-
-
-def _key_if_known(step: Step) -> str | None:
-    try:
-        return step_key(step)
-    except InputError:  # an input is gone
-        return None
 
 
 def input_digest(path: Path) -> str:
@@ -188,7 +171,7 @@ def output_digest(plan: Plan, step: Step) -> str | None:
             return stage_key(_check_files(output))
         if step.kind == "eval" and any(output.glob("*.json")):
             return stage_key([input_digest(path) for path in sorted(output.glob("*.json"))])
-        return input_digest(output if output.is_file() or step.kind != "score" else output / "scores.tsv")
+        return input_digest(output)
     except (manifest.DamagedError, InputError, OSError):
         return None
 
@@ -224,14 +207,14 @@ def states(plan: Plan) -> dict[str, State]:
     """Return the state of each step: changed: done with other inputs; lost: its output is gone or another one now."""
     found: dict[str, State] = {}
     for name, step in plan.steps.items():
+        record = read_record(plan, step)
         if any(found[other] != "done" for other in step.needs):
             found[name] = "waiting"
-            continue
-        record = read_record(plan, step)
-        if record is None:
+        elif record is None:
             found[name] = "new"
-        elif record.key != _key_if_known(step):
-            found[name] = "changed"
         else:
-            found[name] = "done" if record.digest == output_digest(plan, step) else "lost"
+            found[name] = "changed"
+            with contextlib.suppress(InputError):  # an input is gone
+                if record.key == step_key(step):
+                    found[name] = "done" if record.digest == output_digest(plan, step) else "lost"
     return found

@@ -1,12 +1,14 @@
-"""A pipeline's table and report: states, scores and costs of all steps."""
+"""What a pipeline shows: its plan with estimates, states, scores and costs, a report, and a script for Slurm."""
 
 import html
+import re
 import shlex
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from mt.console import duration, table
-from mt.extras.pipelines.costs import StepCost, makespan
 from mt.extras.pipelines.plan import Plan
 from mt.extras.pipelines.records import Record, State, read_record, states
 from mt.extras.reporting.html import Html, details, headline, page
@@ -17,23 +19,37 @@ from mt.storage.run_dir import RunDir
 _HEADER = ["step", "command", "state", "needs", "BLEU", "chrF", "time", "core time", "MB"]
 
 
+@dataclass(frozen=True)
+class StepCost:
+    """The estimated cost of a step: seconds, and bytes on the disk; None: unknown."""
+
+    seconds: float | None = None
+    disk: int | None = None
+
+
 def plan_table(plan: Plan, found: Mapping[str, State], costs: Mapping[str, StepCost], jobs: int) -> str:
     """Return the steps with the estimated costs of those that are to run."""
-    rows = [
-        [name, step.kind, found[name], ", ".join(step.needs) or "-", *_estimated(costs.get(name))]
-        for name, step in plan.steps.items()
-    ]
-    seconds, disk = ([getattr(cost, key) for cost in costs.values()] for key in ("seconds", "disk"))
-    known = [each for each in seconds if each is not None]
-    unknown = f", without {len(seconds) - len(known)} steps of unknown length" if len(known) < len(seconds) else ""
-    megabytes = sum(each or 0 for each in disk) / 1e6
-    total = f"estimated: {duration(makespan(plan, costs, jobs))}, {jobs} at once{unknown}; {megabytes:,.0f} MB"
+    rows = [[*_identity(plan, name, found), *_estimated(costs.get(name, StepCost()))] for name in plan.steps]
+    unknown = sum(cost.seconds is None for cost in costs.values())
+    without = f", without {unknown} steps of unknown length" if unknown else ""
+    megabytes = sum(cost.disk or 0 for cost in costs.values()) / 1e6
+    total = f"estimated: {duration(makespan(plan, costs, jobs))}, {jobs} at once{without}; {megabytes:,.0f} MB"
     return "\n".join([table(["step", "command", "state", "needs", "time", "MB"], rows), total])
 
 
-def status_table(plan: Plan, found: Mapping[str, State] | None = None) -> str:
+def makespan(plan: Plan, costs: Mapping[str, StepCost], jobs: int) -> float:
+    """Return the seconds until the last of these steps has ended if `jobs` run at once."""
+    free, ends = [0.0] * jobs, dict[str, float]()
+    for name in filter(costs.__contains__, plan.steps):
+        start = max(min(free), *(ends.get(other, 0.0) for other in plan.steps[name].needs), 0.0)
+        ends[name] = start + (costs[name].seconds or 0.0)
+        free[free.index(min(free))] = ends[name]
+    return max(ends.values(), default=0.0)
+
+
+def status_table(plan: Plan) -> str:
     """Return the steps with their states, scores and costs."""
-    return table(_HEADER, _rows(plan, found or states(plan)))
+    return table(_HEADER, _rows(plan, states(plan)))
 
 
 def write_report(plan: Plan) -> str:
@@ -61,13 +77,17 @@ def _linked(plan: Plan, name: str) -> str:
 
 
 def _rows(plan: Plan, found: Mapping[str, State]) -> list[list[str]]:
-    rows, records = [], {name: read_record(plan, step) for name, step in plan.steps.items()}
+    rows, finished = [], list[Record]()
     for name, step in plan.steps.items():
-        record = records[name]
+        record = read_record(plan, step)
+        finished += [record] if record else []
         costs = _costs([record]) if record else ["-"] * 3
-        rows.append([name, step.kind, found[name], ", ".join(step.needs) or "-", *_scores(record), *costs])
-    finished = [record for record in records.values() if record]
+        rows.append([*_identity(plan, name, found), *_scores(record), *costs])
     return [*rows, ["all", "", "", "", "", "", *_costs(finished)]]
+
+
+def _identity(plan: Plan, name: str, found: Mapping[str, State]) -> list[str]:
+    return [name, plan.steps[name].kind, found[name], ", ".join(plan.steps[name].needs) or "-"]
 
 
 def _costs(records: list[Record]) -> list[str]:
@@ -83,6 +103,39 @@ def _scores(record: Record | None) -> list[str]:
     return [f"{value:.1f}" if isinstance(value, float) else "-" for value in values]
 
 
-def _estimated(cost: StepCost | None) -> list[str]:
-    seconds = "-" if cost is None or cost.seconds is None else duration(cost.seconds)
-    return [seconds, "-" if cost is None or cost.disk is None else f"{cost.disk / 1e6:,.1f}"]
+def _estimated(cost: StepCost) -> list[str]:
+    seconds = "-" if cost.seconds is None else duration(cost.seconds)
+    return [seconds, "-" if cost.disk is None else f"{cost.disk / 1e6:,.1f}"]
+
+
+def slurm_script(plan: Plan, overrides: tuple[str, ...], runs: Path, names: list[str]) -> str:
+    """Return a shell script that submits steps as jobs, each after those that it needs.
+
+    SBATCH_OPTIONS is for partition, GPUs and time, as sbatch takes them.
+    """
+    path, folder = plan.pipeline.path, plan.records
+    lines = [
+        "#!/bin/sh",
+        f"# Submits the steps of {path}; SBATCH_OPTIONS has options for all jobs, such as --gres=gpu:1 --time=8:00:00.",
+        "# Submitted again after a failure, it skips what is done.",
+        "set -eu",
+        f"cd {shlex.quote(str(Path.cwd()))}",
+        f"mkdir -p {shlex.quote(str(folder))}",
+    ]
+    for name in names:
+        words = ["mt", "pipeline", "run", str(path), "--step", name, "--runs", str(runs)]
+        words += [word for override in overrides for word in ("--set", override)]
+        after = "".join(f":${_variable(other)}" for other in plan.steps[name].needs if other in names)
+        job = shlex.quote(f"{plan.pipeline.file.name}-{name}")
+        log = shlex.quote(str(folder / f"{name}.slurm"))
+        depends = f' --dependency="afterok{after}"' if after else ""
+        options = f"--parsable --kill-on-invalid-dep=yes --job-name={job} --output={log} --open-mode=append{depends}"
+        lines.append(
+            f"{_variable(name)}=$(sbatch {options} ${{SBATCH_OPTIONS:-}} --wrap {shlex.quote(shlex.join(words))})"
+        )
+    variables = " ".join(f"${_variable(name)}" for name in names)
+    return "\n".join([*lines, f'echo "submitted:{" " * bool(names)}{variables}"'])
+
+
+def _variable(name: str) -> str:
+    return "job_" + re.sub(r"\W", lambda found: f"_{ord(found[0]):x}_", name)

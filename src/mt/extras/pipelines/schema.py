@@ -1,7 +1,7 @@
 """The keys of a pipeline file, and of each kind of step."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -73,15 +73,11 @@ _Metrics = Annotated[
 
 
 class StepSettings(Section):
-    """The keys of a step: options of its command, but for those that are its `own`."""
-
-    own: ClassVar[tuple[str, ...]] = ()
+    """The keys of a step, most of them options of its command."""
 
 
 class OnCorpus(StepSettings):
     """A step with a configuration."""
-
-    own = ("config", "set")
 
     config: Line
     """Configuration of a training, relative to the pipeline's file."""
@@ -203,8 +199,6 @@ class Eval(_Search):
 
 class Export(StepSettings):
     """`mt export`."""
-
-    own = ("format",)
 
     format: ExportFormat
     model: _Place

@@ -104,13 +104,9 @@ def sample_corpus(sources: Sequence[Source], data: DataConfig) -> CorpusSample:
 
 
 def _pairs(source: Source, data: DataConfig) -> Iterable[Pair]:
-    if isinstance(source, HubDataset):
-        return _first_rows(source, data)
-    return progress(iterable=read_pairs(source, data), unit="pair", desc="reading", unit_scale=True)
-
-
-def _first_rows(source: HubDataset, data: DataConfig) -> list[Pair]:
-    """Return some rows, streamed if possible instead of downloading the whole data set."""
+    """Return all pairs, or the first of a hub data set, streamed if possible instead of downloading all of it."""
+    if not isinstance(source, HubDataset):
+        return progress(iterable=read_pairs(source, data), unit="pair", desc="reading", unit_scale=True)
     streamed = source.model_copy(update={"streaming": True})
     try:
         return list(islice(read_pairs(streamed, data), _HUB_ROWS))

@@ -16,8 +16,9 @@ from mt.extras.export.exporting import require_packages
 from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, sample_held_out, train_on_sample
 from mt.extras.planning.estimate import Estimate, estimate
 from mt.extras.planning.probe import Measurements, probe
-from mt.pipeline.preflight import check_requirements, refuse_pipeline
+from mt.pipeline.data import refuse_missing_directions
 from mt.pipeline.resume import recorded_inputs, refuse_changes, refuse_other_tokenizer, tokenizer_digests
+from mt.pipeline.training import check_requirements, refuse_pipeline
 from mt.storage import lock as run_lock
 from mt.storage.run_dir import RunDir
 from mt.system.devices import choose_device
@@ -118,16 +119,8 @@ def _refuse_unusable(data: DataConfig, train: CorpusSample, split_off: int) -> N
             f"data.train: no sentence pair in it when {split_off} for validation and test are split off",
             "name files of their own for these",
         )
-    sources = list(zip(data.train, train.clean_pairs, train.back_translated, strict=True))
-    left = {data.languages_of(source) for source, clean, _ in sources if clean}
-    for source_lang, code in data.pairs:
-        if (source_lang, code) not in left:
-            origin = f"from {source_lang} " if len(data.source_lang) > 1 else ""
-            raise InputError(
-                f"data.train: no pair {origin}into {code} is left to train on",
-                f"look at what cleaning drops, or take {code} out of data.target_lang",
-            )
-    for source, _, back_translated in sources:
+    refuse_missing_directions(data, train.clean_pairs)
+    for source, back_translated in zip(data.train, train.back_translated, strict=True):
         if split_off and back_translated and not is_synthetic(source):
             raise InputError(
                 f"data.train: {source.name}: back-translated text ({BACK_TRANSLATION_TAG}) could be split off for "

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mt.config import Config
-from mt.console import duration
 from mt.data.mixture import training_shares
 from mt.extras.planning.probe import Measurements
 from mt.training.length_plan import fitting_steps
@@ -36,15 +35,10 @@ def estimate(
     bytes_per_pair: float,
     complete: bool = True,
 ) -> Estimate:
-    """Extrapolate measurements to the whole training.
+    """Extrapolate measurements on a sample to the whole training.
 
-    Args:
-        config: of the training.
-        measured: on a sample.
-        pairs: of each training source.
-        valid_pairs: of the validation set.
-        bytes_per_pair: of the training text.
-        complete: False if the training text has more than these pairs, so that the end of an epoch is unknown.
+    There are so many `pairs` of each training source; `complete` is False if the text has more than these, so that the
+    end of an epoch is unknown.
     """
     training = config.training
     data = config.data
@@ -92,13 +86,3 @@ def _checkpoints(config: Config, measured: Measurements, steps: int) -> int:
     made = sum(-(-steps // every) for every in (training.save_every, training.validate_every) if every)
     checkpoints = min(training.keep_checkpoints + averages, made) + 1  # one is being written
     return checkpoints * copies * weights + 3 * weights  # the model for torch and CTranslate2
-
-
-def cost(measured: Measurements, estimated: Estimate) -> str:
-    """Describe time and memory."""
-    memory = f"{measured.memory / 1e9:.1f} GB of memory"
-    if measured.gpu_memory is not None:
-        memory = f"{measured.gpu_memory / 1e9:.1f} GB of GPU memory and {memory}"
-    validation = duration(estimated.validation_seconds)
-    total = f"about {duration(estimated.seconds)} ({validation} of it validation)"
-    return f"{measured.seconds_per_step:.2g} s a step, {total}, {memory}"

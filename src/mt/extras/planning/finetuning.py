@@ -9,6 +9,7 @@ import time
 from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from mt.bundle.load_translator import open_model, read_config
@@ -115,7 +116,8 @@ def draft_finetuning(options: InitOptions, schema: str) -> tuple[str, str]:
     reason = f"the last is general text, {weight * general / epoch:.0%} of each epoch; synthetic: none is held out"
     inputs = replace(texts.inputs, epochs=_EPOCHS[bisect(SIZE_BOUNDS, number)])
     data = options.data_choices(inputs.held_out, weight, reason if general else "")
-    config = parse_config(_text(options.name, start, data, inputs, PROBE_LENGTH), "mt init")
+    text = partial(_text, options.name, start, data)
+    config = parse_config(text(inputs, PROBE_LENGTH), "mt init")
     pretrained = Pretrained.find(config, Path(), {})
     tokenizers = pretrained.tokenizers()
     assert tokenizers is not None
@@ -124,9 +126,9 @@ def draft_finetuning(options: InitOptions, schema: str) -> tuple[str, str]:
     measured = probe(config, inputs.sample.sample, tokenizers, True, pretrained)
     length = fitting_length(inputs, measured, epoch, texts.valid_pairs)
     inputs = with_precision(inputs, measured)
-    config = parse_config(_text(options.name, start, data, inputs, length), "mt init")
+    config = parse_config(text(inputs, length), "mt init")
     header, summary = describe(config, texts, measured, schema)
-    return _text(options.name, start, data, inputs, length, [*header, f"{scores}."]), f"{summary}\n{scores}"
+    return text(inputs, length, [*header, f"{scores}."]), f"{summary}\n{scores}"
 
 
 def _text(
@@ -162,52 +164,36 @@ def _values(section: Section, reason: str, *always: str) -> list[Choice]:
 
 
 def _training(start: Start, inputs: PlanInputs, length: Length) -> list[Choice]:
-    model = start.config.model
-    sizes = (model.d_model, model.n_heads, model.d_ff, model.encoder_layers, model.decoder_layers)
-    optimizer, rate, changed = _muon(start) if start.config.training.optimizer == "muon" else _adam(start, length)
-    shape = Shape(*sizes, known_from="", optimizer=optimizer, learning_rate=rate)
+    model, training, longest = start.config.model, start.config.training, start.config.data.max_length
+    # Models that Muon trained learn more from it afterwards, too (Liu et al. 2025, arXiv:2502.16982).
+    optimizer = "muon" if training.optimizer == "muon" else "adam"
+    if optimizer == "muon":
+        rate = float(f"{training.learning_rate / 2:.1e}")
+        changed = [
+            Choice("optimizer", "muon", "as it was trained"),
+            Choice("learning_rate", rate, "half of what trained the model"),
+            Choice("schedule", "cosine", "falls to zero at max_steps"),
+        ]
+    else:
+        rate = float(f"{min(max(_RATE_WIDTH / model.d_model, _RATES[0]), _RATES[1]):.0e}")
+        reason = "lower than from scratch, so that little is forgotten; wider models take less"
+        changed = [
+            Choice("learning_rate", rate, reason),
+            Choice("schedule", "linear", "falls to zero at max_steps"),
+            Choice("warmup_steps", max(1, min(500, length.steps // 10)), "while Adam's moments are new"),
+        ]
     if inputs.device != "cuda" and model.d_model <= _NARROW:
         changed.append(Choice("max_tokens", 2048, "small batches: more steps in the same time"))
-    by_key = {choice.key: choice for choice in changed}
+    sizes = (model.d_model, model.n_heads, model.d_ff, model.encoder_layers, model.decoder_layers)
+    like_new = training_choices(Shape(*sizes, known_from="", optimizer=optimizer), inputs, length)
+    choices = {choice.key: choice for choice in [*like_new, *changed]}
     # Short trainings of a finished model were measured at a falling rate, without averaged weights.
-    like_new = (choice for choice in training_choices(shape, inputs, length) if choice.key != "ema_decay")
-    choices = [_holding(start, by_key.get(choice.key, choice)) for choice in like_new]
+    choices.pop("ema_decay", None)
+    tokens = choices["max_tokens"].value
+    if isinstance(tokens, int) and tokens < longest:
+        choices["max_tokens"] = Choice("max_tokens", longest, "of one sentence of data.max_length")
     patience = Choice("patience", 5, "ends when the validation text shows overfitting")
-    return [Choice("init_from", str(start.path)), *choices, patience]
-
-
-def _holding(start: Start, choice: Choice) -> Choice:
-    """Return a choice; that of the batch size at least for the longest sentence."""
-    longest = start.config.data.max_length
-    fits = choice.key != "max_tokens" or not isinstance(choice.value, int) or choice.value >= longest
-    return choice if fits else Choice("max_tokens", longest, "of one sentence of data.max_length")
-
-
-def _muon(start: Start) -> tuple[str, float, list[Choice]]:
-    """Return the optimizer that trained the model, a learning rate, and choices that differ from those of a new model.
-
-    Models that Muon trained learn more from it afterwards, too (Liu et al. 2025, arXiv:2502.16982).
-    """
-    rate = float(f"{start.config.training.learning_rate / 2:.1e}")
-    reason = "half of what trained the model"
-    changed = [
-        Choice("optimizer", "muon", "as it was trained"),
-        Choice("learning_rate", rate, reason),
-        Choice("schedule", "cosine", "falls to zero at max_steps"),
-    ]
-    return "muon", rate, changed
-
-
-def _adam(start: Start, length: Length) -> tuple[str, float, list[Choice]]:
-    """Likewise for Adam."""
-    rate = float(f"{min(max(_RATE_WIDTH / start.config.model.d_model, _RATES[0]), _RATES[1]):.0e}")
-    reason = "lower than from scratch, so that little is forgotten; wider models take less"
-    changed = [
-        Choice("learning_rate", rate, reason),
-        Choice("schedule", "linear", "falls to zero at max_steps"),
-        Choice("warmup_steps", max(1, min(500, length.steps // 10)), "while Adam's moments are new"),
-    ]
-    return "adam", rate, changed
+    return [Choice("init_from", str(start.path)), *choices.values(), patience]
 
 
 def _score(start: Start, texts: Texts, options: InitOptions) -> str:

@@ -6,10 +6,10 @@ import torch
 
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, parse_config
-from mt.console import log
+from mt.console import duration, log
 from mt.errors import InputError
 from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, sample_held_out, train_on_sample
-from mt.extras.planning.estimate import cost, estimate, scoring_cost
+from mt.extras.planning.estimate import estimate, scoring_cost
 from mt.extras.planning.init_options import InitOptions, Source, validated_data
 from mt.extras.planning.probe import Measurements, probe
 from mt.extras.planning.recipe import (
@@ -35,20 +35,12 @@ _STEP_LIMITS = (50, 300_000)
 
 @dataclass(frozen=True)
 class Texts:
-    """The texts that the user gave.
+    """The texts that the user gave."""
 
-    Attributes:
-        inputs: of a recipe for the training text.
-        general: text against forgetting, none of it unless a model is fine-tuned.
-        valid: None if it is split off the training text.
-        pairs: that remain to train on, of each source of the training text.
-        valid_pairs: of the validation text.
-    """
-
-    inputs: PlanInputs
-    general: CorpusSample
-    valid: CorpusSample | None
-    pairs: list[int]
+    inputs: PlanInputs  # of a recipe for the training text
+    general: CorpusSample  # against forgetting; none of it unless a model is fine-tuned
+    valid: CorpusSample | None  # None if it is split off the training text
+    pairs: list[int]  # that remain to train on, of each source of the training text
     valid_pairs: int
 
 
@@ -60,9 +52,8 @@ def read_texts(options: InitOptions) -> Texts:
     """
     data = validated_data(options)
     device = choose_device(options.device, "--device").type
-    sample, general = (
-        sample_corpus(part, data) for part in (data.train[: len(options.train)], data.train[len(options.train) :])
-    )
+    own = len(options.train)
+    sample, general = sample_corpus(data.train[:own], data), sample_corpus(data.train[own:], data)
     name = refuse_unusable(sample, options.train[0])
     if sample.clean < _FEW_PAIRS and options.start is None:
         log.warning("%d pairs are too few to learn a language from; expect very little", sample.clean)
@@ -112,7 +103,14 @@ def describe(config: Config, texts: Texts, measured: Measurements, schema: str) 
         )
         log.warning(message, 100 * measured.too_long, config.data.max_length, "raise it, or split lines into sentences")
     estimated = estimate(config, measured, pairs, texts.valid_pairs, inputs.sample.bytes_per_pair())
-    description, costs = _description(inputs), cost(measured, estimated)
+    source, target = inputs.sample.words()
+    machine = "a GPU" if inputs.device != "cpu" else f"{inputs.cores} CPU core{'s'[: inputs.cores != 1]}"
+    description = f"{inputs.pairs:,} sentence pairs ({source:.1f} and {target:.1f} words on average) and {machine}"
+    memory = f"{measured.memory / 1e9:.1f} GB of memory"
+    if measured.gpu_memory is not None:
+        memory = f"{measured.gpu_memory / 1e9:.1f} GB of GPU memory and {memory}"
+    total = f"about {duration(estimated.seconds)} ({duration(estimated.validation_seconds)} of it validation)"
+    costs = f"{measured.seconds_per_step:.2g} s a step, {total}, {memory}"
     header = [
         f"yaml-language-server: $schema={schema}",
         "",
@@ -161,12 +159,6 @@ def _fit_to_time(template: ConfigTemplate, pairs: int, valid_pairs: int) -> tupl
         limit = f"{_STEP_LIMITS[1]:,} steps, the limit of mt init," if minutes is None else f"{minutes:g} minutes"
         log.warning("%s are %.1f passes over the text; a longer training learns more", limit, length.epochs)
     return shape, length, measured
-
-
-def _description(inputs: PlanInputs) -> str:
-    source, target = inputs.sample.words()
-    machine = "a GPU" if inputs.device != "cpu" else f"{inputs.cores} CPU core{'s'[: inputs.cores != 1]}"
-    return f"{inputs.pairs:,} sentence pairs ({source:.1f} and {target:.1f} words on average) and {machine}"
 
 
 def fitting_length(inputs: PlanInputs, measured: Measurements, pairs: float, valid_pairs: int) -> Length:

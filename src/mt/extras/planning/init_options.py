@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mt.config import Config, DataConfig
+from mt.config import DataConfig
 from mt.config.problems import Problem, validate
 from mt.errors import InputError
 from mt.extras.planning.recipe import Choice
@@ -66,11 +66,8 @@ def _one_or_list(sources: Sequence[Source]) -> Source | list[Source]:
 
 def option_error(key: str, value: str) -> str | None:
     """Return the error of a `name`, `source_lang` or `target_lang` on its own, if any."""
-    texts: dict[str, Any] = {"name": "x", "source_lang": "en", "target_lang": "xx", key: value}
-    files = {"source": "a", "target": "b"}
-    _, problems = _validate(
-        InitOptions(**texts, train=[files], valid=[files], test=[files], minutes=None, device="auto")
-    )
+    values = {"name": "x", "source_lang": "en", "target_lang": "xx", key: value}
+    _, problems = validate({"name": values.pop("name"), "data": values})
     return next((problem.message for problem in problems if problem.path[-1] == key), None)
 
 
@@ -80,14 +77,11 @@ def validated_data(options: InitOptions) -> DataConfig:
     Raises:
         InputError: an option is invalid; the message names it.
     """
-    config, problems = _validate(options)
+    tree = {"name": options.name, "data": {choice.key: choice.value for choice in options.data_choices(1)}}
+    config, problems = validate(tree)
     if config is None:
         raise InputError("; ".join(f"{_option_name(problem)}: {problem.message}" for problem in problems))
     return config.data
-
-
-def _validate(options: InitOptions) -> tuple[Config | None, list[Problem]]:
-    return validate({"name": options.name, "data": {choice.key: choice.value for choice in options.data_choices(1)}})
 
 
 def _option_name(problem: Problem) -> str:

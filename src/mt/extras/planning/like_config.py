@@ -1,11 +1,11 @@
 """`mt init --like`: a configuration from one of another toolkit."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mt.config import Config, parse_config
-from mt.config.problems import dotted, validate
+from mt.config.problems import SECTIONS, dotted, validate
 from mt.errors import InputError
 from mt.extras.planning.other_files import named_texts, read_options
 from mt.extras.planning.other_toolkits import Conversion, convert
@@ -33,21 +33,20 @@ def convert_config(path: Path, given: Mapping[str, Any], schema: str) -> tuple[s
     file = str(path)
     toolkit, options = read_options(path)
     found = convert(toolkit, options, file)
-    converted = len(found.origins) - sum(line == 0 for _, line in found.origins.values())
-    languages = _languages({**given, **found.values})
+    converted = sum(line > 0 for _, line in found.origins.values())
+    known = {**given, **found.values}
+    languages = known.get("data.source_lang"), known.get("data.target_lang")
     _add_texts(found, file, named_texts(toolkit, options, languages, file), given)
     _settle(found)
     _require_valid(found, file)
-    lists = list(_lists(found))
+    lists: list[str] = []
+    for title, lines in (("Differs in meaning:", found.differing), ("Without a counterpart:", found.missing)):
+        lists += [title, *(f"  {line}" for line in lines)] if lines else []
     origin = f"{file}, of {toolkit}"
     header = [f"yaml-language-server: $schema={schema}", "", f"Converted by `mt init` from {origin}.", _RAW, *lists]
     text = config_text(_sections(found), header)
     parse_config(text, "the text that mt init has written")
     return str(found.values["name"]), text, "\n".join([f"{origin}: {converted} values are taken from it", _RAW, *lists])
-
-
-def _languages(values: Mapping[str, Any]) -> tuple[Any, Any]:
-    return values.get("data.source_lang"), values.get("data.target_lang")
 
 
 def _add_texts(found: Conversion, file: str, named: Any, given: Mapping[str, Any]) -> None:
@@ -59,7 +58,7 @@ def _add_texts(found: Conversion, file: str, named: Any, given: Mapping[str, Any
         if values[key] is None:
             option = f"--{key.removeprefix('data.').replace('_', '-')}"
             raise InputError(f"{option} is missing, and {file} does not name the language", f"add {option} CODE")
-    pair = _languages(values)
+    pair = values["data.source_lang"], values["data.target_lang"]
     for split in ("train", "valid", "test"):
         sources = given.get(f"data.{split}") or (None if "data.train" in given else texts.get(split))
         if sources:
@@ -67,8 +66,7 @@ def _add_texts(found: Conversion, file: str, named: Any, given: Mapping[str, Any
     if "data.train" not in values:
         values["data.train"] = {"source": f"train.{pair[0]}", "target": f"train.{pair[1]}"}
         origins["data.train"] = "your text: the file does not name it", 0
-    name = given.get("name") or values.get("name") or "-".join(map(str, pair))
-    values["name"] = name
+    values["name"] = values.get("name") or "-".join(map(str, pair))
     values |= {key: value for key, value in given.items() if not key.startswith("data.")}
     origins |= dict.fromkeys(given, (_GIVEN, 0))
 
@@ -104,25 +102,14 @@ def _require_valid(found: Conversion, file: str) -> None:
         raise InputError(f"{place}: {problem.message}", "change it there, or write the configuration by hand")
 
 
-def _lists(found: Conversion) -> Iterator[str]:
-    for title, lines in (("Differs in meaning:", found.differing), ("Without a counterpart:", found.missing)):
-        if lines:
-            yield from (title, *(f"  {line}" for line in lines))
-
-
 def _sections(found: Conversion) -> dict[str, list[Choice]]:
     """Return the values in the order of the configuration, each with the name of its option."""
-    sections: dict[str, list[Choice]] = {"": []}
-    for section, field in Config.model_fields.items():
-        keys = getattr(field.annotation, "model_fields", None)
-        names = [section] if keys is None else [f"{section}.{key}" for key in keys]
-        choices = [
-            Choice(name.rpartition(".")[2], found.values[name], found.origins.get(name, ("",))[0])
-            for name in names
-            if name in found.values
-        ]
-        if keys is None:
-            sections[""] += choices
-        else:
-            sections[section] = choices
+    choices = {
+        key: Choice(key.rpartition(".")[2], value, found.origins.get(key, ("",))[0])
+        for key, value in found.values.items()
+    }
+    sections = {"": [choices[key] for key in Config.model_fields if key in choices]}
+    for name, section in SECTIONS.items():
+        keys = (f"{name}.{key}" for key in section.model_fields)
+        sections[name] = [choices[key] for key in keys if key in choices]
     return sections

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from string import Template
@@ -19,7 +20,8 @@ _KNOWN = "--like reads a YAML file of JoeyNMT, OpenNMT-py or Eole, or a text fil
 _FEWEST = 3  # known options of a file that belongs to a toolkit
 _SECTIONS = re.compile(r"(training|model(\.embeddings)?|transforms_configs\.[^.]+)\.")  # Eole's, not OpenNMT-py's
 _COMMAND = re.compile(r"\bfairseq(?:-|_cli[/.])(hydra-train|train|preprocess)(?:\.py)?\)?(?=\s|$)")
-_SHELL = re.compile(r"\||&&?|;|\d?>+.*|\d>&\d")  # words after which a command's options have ended
+_OPTION = re.compile("-[a-zA-Z]|--")
+_SHELL = re.compile(r"--|\||&&?|;|\d?>+.*|\d>&\d")  # words after which a command's options have ended
 _SHORT = {"-s": "--source-lang", "-t": "--target-lang", "-a": "--arch"}
 _SPLITS = ("train", "valid", "test")
 
@@ -101,29 +103,23 @@ def _commands(text: str, file: str) -> Iterator[tuple[str, int, list[tuple[str, 
 def _parse_words(words: list[tuple[str, int]], file: str) -> Iterator[tuple[str, Option]]:
     end = next((i for i, (word, _) in enumerate(words) if _SHELL.fullmatch(word)), len(words))
     flags = tables()["toolkits"]["fairseq"]["flags"].split()
-    remaining = iter([*words[:end], ("--", 0)])
-    word, line = next(remaining)
-    while word != "--":
-        following, next_line = next(remaining)
-        if not _is_option(word):
+    remaining = deque(words[:end])
+    while remaining:
+        word, line = remaining.popleft()
+        if not _OPTION.match(word):
             yield "data", Option(word, line)
-            word, line = following, next_line
             continue
         name, equals, value = _SHORT.get(word, word).partition("=")
-        flag = name in flags or (_is_option(following) and not knows("fairseq", name))
+        has_value = bool(remaining) and not _OPTION.match(remaining[0][0])
+        flag = name in flags or (not has_value and not knows("fairseq", name))
         if not (equals or flag):
-            if _is_option(following):
+            if not has_value:
                 raise InputError(f"{file}:{line}: {word} has no value", "write one behind it")
-            value, (following, next_line) = following, next(remaining)
+            value, _ = remaining.popleft()
         try:
             yield name, Option(True if flag and not equals else plain_scalar(value), line)
         except ValueError as error:
             raise InputError(f"{file}:{line}: {word}: {error}") from None
-        word, line = following, next_line
-
-
-def _is_option(word: str) -> bool:
-    return bool(re.match(r"-[a-zA-Z]|--", word))
 
 
 def named_texts(toolkit: str, options: Mapping[str, Option], languages: tuple[Any, Any], file: str) -> Any:

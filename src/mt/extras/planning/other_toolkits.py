@@ -34,19 +34,12 @@ class _Noted(NamedTuple):
 
 @dataclass
 class Conversion:
-    """Options by our keys.
-
-    Attributes:
-        values: by our keys.
-        origins: option that each value comes from, and its line; line 0: its default.
-        differing: options whose meaning differs, each with an explanation.
-        missing: options without a counterpart.
-    """
+    """Options by our keys."""
 
     values: dict[str, Any] = field(default_factory=dict)
-    origins: dict[str, tuple[str, int]] = field(default_factory=dict)
-    differing: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    origins: dict[str, tuple[str, int]] = field(default_factory=dict)  # of each, an option and its line; 0: its default
+    differing: list[str] = field(default_factory=list)  # options whose meaning differs, each with an explanation
+    missing: list[str] = field(default_factory=list)  # options without a counterpart
 
     def add(self, key: str, value: Any, option: str, line: int = 0) -> bool:
         """Set a value unless the key has another one; return whether it has this one now."""
@@ -59,6 +52,8 @@ def tables() -> dict[str, Any]:
     """Read the tables."""
     path = Path(__file__).with_suffix(".yaml")
     found: Any = parse_yaml(path.read_text(encoding="utf-8"), path.name).root
+    for table in found["toolkits"].values():
+        table["rows"] = {name: row for names, row in table["rows"].items() for name in names.split()}
     return dict(found)
 
 
@@ -98,8 +93,7 @@ def convert(toolkit: str, options: Mapping[str, Option], file: str) -> Conversio
             elif not found.add(key, own, name, line):
                 earlier = f"{as_yaml(found.values[key])} from {found.origins[key][0]}"
                 found.differing.append(f"{shown}: mt has one {key}, which is {earlier}")
-    for key, own in table["defaults"].items():
-        fallbacks.append((key, own, f"{toolkit}'s default", 0))
+    fallbacks += [(key, own, f"{toolkit}'s default", 0) for key, own in table["defaults"].items()]
     for fallback in fallbacks:
         found.add(*fallback)
     return found

@@ -4,7 +4,7 @@ The values come from configurations that were measured (docs/quality.md) or publ
 """
 
 from bisect import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -75,19 +75,12 @@ SHAPES = (
 
 @dataclass(frozen=True)
 class Length:
-    """The length of a training.
+    """The length of a training."""
 
-    Attributes:
-        steps: of the optimizer.
-        epochs: that they make.
-        validations: their number.
-        minutes: that they may take with the validations; None where the text limits the steps.
-    """
-
-    steps: int
-    epochs: float
+    steps: int  # of the optimizer
+    epochs: float  # that they make
     validations: int
-    minutes: float | None = None
+    minutes: float | None = None  # that they may take with the validations; None where the text limits the steps
 
 
 @dataclass(frozen=True)
@@ -211,13 +204,6 @@ def training_choices(shape: Shape, inputs: PlanInputs, length: Length) -> list[C
     return [*choices, Choice("validate_every", every, validations), Choice("log_every", max(1, min(100, every // 4)))]
 
 
-def _decoding_choices(inputs: PlanInputs) -> list[Choice]:
-    choices = [Choice("beam_size", 5), Choice("tune_length_penalty", True, TUNING_REASON)]
-    if inputs.device == "cpu":
-        choices.append(Choice("compute_type", "int8", _INT8_REASON))
-    return choices
-
-
 def rounded(number: float) -> int:
     """Round to two significant digits, and to at least 1."""
     return max(1, int(float(f"{number:.1e}")))
@@ -234,6 +220,9 @@ class ConfigTemplate:
 
     def text(self, shape: Shape, length: Length, header: Sequence[str] = ()) -> str:
         """Return YAML below a comment of `header`."""
+        decoding = [Choice("beam_size", 5), Choice("tune_length_penalty", True, TUNING_REASON)]
+        if self.inputs.device == "cpu":
+            decoding.append(Choice("compute_type", "int8", _INT8_REASON))
         sections = {
             "": [Choice("name", self.name)],
             "data": self.data,
@@ -241,7 +230,7 @@ class ConfigTemplate:
             "tokenizer": self.tokenizer,
             "model": model_choices(shape, self.inputs, length.epochs),
             "training": training_choices(shape, self.inputs, length),
-            "decoding": _decoding_choices(self.inputs),
+            "decoding": decoding,
         }
         return config_text(sections, header)
 
@@ -252,14 +241,11 @@ class ConfigTemplate:
 
 def config_text(sections: Mapping[str, Sequence[Choice]], header: Sequence[str]) -> str:
     """Return sections, that of the top level with an empty name, as YAML below a comment of `header`."""
-    comment = [f"# {line}".rstrip() for line in header]
-    lines = [line for name, choices in sections.items() if choices for line in _section(name, choices)]
-    return "".join(f"{line}\n" for line in [*comment, *lines])
-
-
-def _section(name: str, choices: Sequence[Choice]) -> Iterator[str]:
-    if name:
-        yield f"{name}:"
-    for choice in choices:
-        text = f"{'  ' if name else ''}{choice.key}: {as_yaml(choice.value)}"
-        yield f"{text:<{_COMMENT_COLUMN}}  # {choice.reason}" if choice.reason else text
+    lines = [f"# {line}".rstrip() for line in header]
+    for name, choices in sections.items():
+        if name and choices:
+            lines.append(f"{name}:")
+        for choice in choices:
+            text = f"{'  ' if name else ''}{choice.key}: {as_yaml(choice.value)}"
+            lines.append(f"{text:<{_COMMENT_COLUMN}}  # {choice.reason}" if choice.reason else text)
+    return "".join(f"{line}\n" for line in lines)
