@@ -8,7 +8,7 @@ from torch import Tensor
 
 from model_helpers import close, model_config
 from mt.model.attention import CrossAttention, SelfAttention, attend, scaled_dot_product_weights
-from mt.model.cache import KeyValues
+from mt.model.decoder_state import KeyValues
 from mt.model.packing import Packing
 
 

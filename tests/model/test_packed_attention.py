@@ -13,8 +13,8 @@ from model_helpers import DECODER_ONLY, close, small_model, sources, targets
 from mt.model import attention, packing
 from mt.model.attention import attend, attend_packed, has_packed_kernel, split_heads
 from mt.model.build import TranslationModel
-from mt.model.cache import KeyValues
-from mt.model.decoder_only_packing import join
+from mt.model.decoder_only import join
+from mt.model.decoder_state import KeyValues
 from mt.model.packing import Packing, send
 from mt.system.devices import has_flash_attention
 
