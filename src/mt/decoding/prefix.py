@@ -119,7 +119,4 @@ def without_broken_bytes(text: str) -> str:
     return text.replace(" \ufffd", "").replace("\ufffd", "")
 
 
-@functools.lru_cache(maxsize=8)
-def speller_of(tokenizer: "TextTokenizer") -> PrefixSpeller:
-    """Return the speller of a tokenizer."""
-    return PrefixSpeller(tokenizer)
+speller_of = functools.lru_cache(maxsize=8)(PrefixSpeller)

@@ -4,11 +4,15 @@ https://docs.libretranslate.com describes the API; an error is {"error": "one se
 """
 
 import asyncio
+import hashlib
 import hmac
+import json
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -25,7 +29,6 @@ from mt.extras.documents.formats import FORMATS
 from mt.extras.serving import requests
 from mt.extras.serving.files import Files
 from mt.extras.serving.limits import Limits, Metrics, RateLimit, RequestError
-from mt.extras.serving.pages import api_description, web_page
 from mt.extras.serving.service import Direction, Service
 from mt.text.languages import language_name
 
@@ -126,7 +129,8 @@ def _add_document_routes(app: FastAPI, documents: Files, limits: Limits, admit: 
 def _add_pages(app: FastAPI) -> None:
     """Add the web page, and the description of the API for people and for programs."""
     get = partial(app.api_route, methods=["GET", "HEAD"])
-    pages, description = {"/": web_page("page"), "/docs": web_page("docs")}, api_description()
+    pages = {"/": _web_page("page"), "/docs": _web_page("docs")}
+    description: dict[str, Any] = json.loads(_content("spec.json"))
 
     @get("/")
     @get("/docs")
@@ -137,6 +141,24 @@ def _add_pages(app: FastAPI) -> None:
     @get("/spec")
     async def spec() -> dict[str, Any]:
         return description
+
+
+def _web_page(name: str) -> tuple[str, dict[str, str]]:
+    """Return a web page, one self-contained file, and its headers with a strict content security policy."""
+    page, style, script = (_content(file) for file in (f"{name}.html", "page.css", f"{name}.js"))
+    style_hash, script_hash = (
+        f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (style, script)
+    )
+    return page.replace("STYLE", style).replace("SCRIPT", script), {
+        "Content-Security-Policy": f"default-src 'none'; style-src {style_hash}; script-src {script_hash}; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+    }
+
+
+def _content(name: str) -> str:
+    return (files("mt.extras.serving") / "web" / name).read_text(encoding="utf-8")
 
 
 def _add_info_routes(
