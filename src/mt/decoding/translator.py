@@ -203,7 +203,10 @@ class Translator:
         n_first = len(self._first)
         if n_first or self.guided:  # a guided head aligns a token when it reads it, one position later
             n_rows = n_first + self.guided
-            found = [[hypothesis.without_first(n_first, n_rows) for hypothesis in each] for each in found]
+            found = [
+                [replace(h, ids=h.ids[n_first:], attention=h.attention and h.attention[n_rows:]) for h in each]
+                for each in found
+            ]
         return found
 
     def _begin(

@@ -60,7 +60,7 @@ def main(
 
             resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
         source, languages = Path(name), (source_lang, target_lang)
-        if _is_plain(source):
+        if document_format(source) is None:
             _translate_plain(source, Path(output), translate, languages, show_sample)
         else:
             wanted: dict[str, Any] = {
@@ -77,16 +77,6 @@ def main(
     print(json.dumps(end), flush=True)
 
 
-def _is_plain(source: Path) -> bool:
-    """Return True for plain text, False for another document; `InputError` if the name does not say its kind."""
-    if document_format(source) is not None:
-        return False
-    if source.suffix.lower() != ".txt":
-        endings = ", ".join(f".{kind}" for kind in ("txt", *FORMATS))
-        raise InputError(f"{source}: the kind of this document is unknown", f"name it with one of {endings}")
-    return True
-
-
 def _translate_plain(
     source: Path,
     output: Path,
@@ -94,7 +84,10 @@ def _translate_plain(
     languages: tuple[str, str],
     show_sample: Callable[[str], None],
 ) -> None:
-    """Translate plain text, whose line breaks stay."""
+    """Translate plain text, whose line breaks stay; it is an InputError if the name does not say that it is text."""
+    if source.suffix.lower() != ".txt":
+        endings = ", ".join(f".{kind}" for kind in ("txt", *FORMATS))
+        raise InputError(f"{source}: the kind of this document is unknown", f"name it with one of {endings}")
     text = decode_utf8(source.read_bytes(), str(source))
     body = text.removeprefix("\ufeff")
     lines = body.splitlines(keepends=True)
