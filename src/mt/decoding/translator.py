@@ -1,7 +1,7 @@
 """Translation of strings: tokenizer, engine, and what joins them."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice, repeat
@@ -14,7 +14,7 @@ from mt.data.terms import Terms
 from mt.data.tokenizer import TokenizerPair, normalized
 from mt.decoding.alignment import Unit, align_part, align_units
 from mt.decoding.candidates import Candidate, Part
-from mt.decoding.engine import DistributedEngine, Engine, Hypothesis, SearchOptions
+from mt.decoding.engine import DistributedEngine, Engine, Hypothesis, SearchOptions, Sentences
 from mt.decoding.long_input import parts_of
 from mt.decoding.prefix import Prefix, speller_of, without_broken_bytes
 from mt.decoding.runaway import search_without_loops
@@ -189,8 +189,7 @@ class Translator:
         termed = [sentences[row] for row in rows]
         options = replace(options, attention=options.attention or self.glossary is not None)  # which places terms
         wide = replace(options, n_best=options.beam_size, scores=True)
-        spaced, lag = bool(self.separator), int(self.guided)
-        search = TermSearch(self.engine, self.tokenizers.target, self._first, spaced, self._aligned, lag)
+        search = TermSearch(self._search_freely, self._costs, self.tokenizers.target, bool(self.separator), self._aligned)
         completed = search.complete(termed, self._search_freely(termed, wide), options, self._longest)
         found |= zip(rows, (hypotheses[: options.n_best] for hypotheses in completed), strict=True)
         return [found[row] for row in range(len(sentences))]
@@ -223,16 +222,16 @@ class Translator:
             if text.strip() and len(parts) > 1:
                 raise InputError(f"line {number} has a prefix, and is longer than the model takes", "split this line")
             for source in islice(remaining, len(parts)):
-                longest, costs = self._longest(source, options), partial(self._next_log_probs, source)
+                longest, costs = self._longest(source, options), partial(self._costs, [source])
                 begun.append(speller_of(self.tokenizers.target).spell(text, longest, costs, f"of line {number}"))
         return begun
 
     def _longest(self, source: Sequence[int], options: SearchOptions) -> int:
         return options.longest(len(source) + 2, self.max_positions) - len(self._first)
 
-    def _next_log_probs(self, source: Sequence[int], target: Sequence[int]) -> "NDArray[np.float32]":
-        [costs] = self.engine.next_log_probs([source], [[*self._first, *target]])
-        return costs[len(self._first) :]
+    def _costs(self, sources: Sentences, targets: Sentences) -> "Iterator[NDArray[np.float32]]":
+        costs = self.engine.next_log_probs(sources, [[*self._first, *target] for target in targets])
+        return (rows[len(self._first) :] for rows in costs)
 
     def best(self, lines: Sequence[str], options: SearchOptions) -> list[str]:
         """Return the best translation of each line, without warnings about long lines."""
