@@ -189,7 +189,8 @@ class Translator:
         termed = [sentences[row] for row in rows]
         options = replace(options, attention=options.attention or self.glossary is not None)  # which places terms
         wide = replace(options, n_best=options.beam_size, scores=True)
-        search = TermSearch(self._search_freely, self._costs, self.tokenizers.target, bool(self.separator), self._aligned)
+        tokenizer, spaced = self.tokenizers.target, bool(self.separator)
+        search = TermSearch(self._search_freely, self._costs, tokenizer, spaced, self._aligned)
         completed = search.complete(termed, self._search_freely(termed, wide), options, self._longest)
         found |= zip(rows, (hypotheses[: options.n_best] for hypotheses in completed), strict=True)
         return [found[row] for row in range(len(sentences))]
