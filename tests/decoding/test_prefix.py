@@ -20,6 +20,7 @@ from engine_helpers import (
     run_cli,
     sentences,
     tokenizers,
+    translation_settings,
     twins,
     whole_folder,
 )
@@ -44,9 +45,9 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Twins:
     return twins(tmp_path_factory.mktemp("twins"), model=lambda config: ending_model(config, IDS, OPTIONS))
 
 
-def translators(both: Twins, **changes: object) -> list[Translator]:
-    made = [Translator(engine, both.tokenizers, 40, ["de"]) for engine in (both.fast(), both.slow())]
-    return [replace(each, **changes) for each in made]  # type: ignore[arg-type]
+def translators(both: Twins, max_source_tokens: int = 40) -> list[Translator]:
+    settings = translation_settings(max_source_tokens)
+    return [Translator(engine, both.tokenizers, settings) for engine in (both.fast(), both.slow())]
 
 
 @pytest.mark.parametrize("beam", [1, 2, 5])

@@ -19,6 +19,7 @@ from engine_helpers import (
     printed_lines,
     run_cli,
     sentences,
+    translation_settings,
     twins,
     whole_folder,
 )
@@ -56,7 +57,7 @@ def tsv(tmp_path: Path) -> Path:
 
 
 def translators(both: Twins, glossary: Glossary | None) -> list[Translator]:
-    made = [Translator(engine, both.tokenizers, 40, ["de"]) for engine in (both.fast(), both.slow())]
+    made = [Translator(engine, both.tokenizers, translation_settings()) for engine in (both.fast(), both.slow())]
     return [replace(each, glossary=glossary) for each in made]
 
 

@@ -262,5 +262,5 @@ def _opened(
     model: "TranslationModel | None" = None,
 ) -> OpenedModel:
     log.debug("engine: %s", name)
-    translator = Translator.of(engine, tokenizers, settings, load_preprocessing(folder))
+    translator = Translator(engine, tokenizers, settings, load_preprocessing(folder))
     return OpenedModel(translator, settings, name, tokenizers, model)

@@ -196,7 +196,7 @@ def _translator(
     if converted is not None:
         return open_converted(converted, settings, tokenizers, EngineChoice()).translator
     engine = TorchEngine(model, settings.batch_tokens)
-    return Translator.of(engine, tokenizers, settings, preprocessing)
+    return Translator(engine, tokenizers, settings, preprocessing)
 
 
 def _score(config: Config, run_dir: RunDir, translator: Translator, distributed: Distributed) -> list[MethodResult]:
