@@ -116,7 +116,7 @@ def test_a_padded_batch_equals_a_plain_gpt_sentence_by_sentence(shape: dict, tie
 
 
 def test_sentences_without_padding_are_joined_without() -> None:
-    joined = join(Packing.full(2, 3, torch.device("cpu")), Packing.full(2, 2, torch.device("cpu")))
+    joined = join(Packing.of(torch.ones(2, 3)), Packing.of(torch.ones(2, 2)))
     assert joined.packing.pad is None
     assert joined.packing.positions.tolist() == [0, 1, 2, 3, 4] * 2
     assert joined.target.tolist() == [3, 4, 8, 9]
