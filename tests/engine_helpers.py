@@ -68,8 +68,7 @@ class Twins:
     def fast(self, compute_type: str = "float32", **changes: Any) -> CTranslate2Engine:
         settings = TranslationSettings.of(self.config)
         where = self.folder.converted(compute_type)
-        arguments = (settings.max_positions, settings.batch_tokens)
-        return CTranslate2Engine(where, self.tokenizers, *arguments, compute_type=compute_type, **changes)
+        return CTranslate2Engine(where, self.tokenizers, settings, compute_type=compute_type, **changes)
 
     def slow(self) -> TorchEngine:
         return TorchEngine(self.model, self.config.decoding.batch_tokens)

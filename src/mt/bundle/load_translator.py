@@ -180,8 +180,7 @@ def open_converted(
     engine = CTranslate2Engine(
         converted,
         tokenizers,
-        settings.max_positions,
-        settings.batch_tokens,
+        settings,
         device=device,
         compute_type=compute_type,
         shortlist=shortlist,
