@@ -12,7 +12,7 @@ from mt.data.inline_terms import encode_with_terms
 from mt.data.sentence_format import NO_TAGS, SentenceFormat, Tags
 from mt.data.terms import Terms
 from mt.data.tokenizer import TokenizerPair, normalized
-from mt.decoding.alignment import Unit, align_part, align_units
+from mt.decoding.alignment import Unit, align_units
 from mt.decoding.candidates import Candidate, Part
 from mt.decoding.engine import DistributedEngine, Engine, Hypothesis, SearchOptions, Sentences
 from mt.decoding.long_input import parts_of
@@ -238,13 +238,18 @@ class Translator:
             decoded = self.tokenizers.target.decode(part.target).strip()
             text = decoded if len(decoded) == len(text) else text
         positions = defaultdict(int, zip(*starts, strict=True))
-        units = align_part(self.tokenizers, self.tags, source, text, part)
-        return [unit.moved(positions) for unit in units]
+        return [unit.moved(positions) for unit in self._align_part(source, text, part)]
 
     def _aligned(self, sentence: Sentence, hypothesis: Hypothesis) -> list[Unit]:
         target, ids = self.tokenizers.target.decode(hypothesis.ids).strip(), hypothesis.ids
-        part = Part(sentence.source, ids, hypothesis.attention)
-        return align_part(self.tokenizers, self.tags, sentence.text, target, part)
+        return self._align_part(sentence.text, target, Part(sentence.source, ids, hypothesis.attention))
+
+    def _align_part(self, source: str, target: str, part: Part) -> list[Unit]:
+        """Align the words of a part by its attention, without that to the source's tags."""
+        span = slice(len(self.tags.before), len(part.source) - len(self.tags.after))
+        pieces = self.tokenizers.source.tokens(part.source[span]), self.tokenizers.target.tokens(part.target)
+        rows = None if part.attention is None else [row[span] for row in part.attention]
+        return align_units(source, target, pieces, rows)
 
     def _preprocessed(self, line: str, prefix: str = "") -> Preprocessed:
         """Return a line with case and spelling restored; a prefix decides the case of its translation instead."""
