@@ -8,8 +8,7 @@ M, N real tokens of source and target   W hypotheses per sentence
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +23,7 @@ from mt.model.packing import Packing, Padding, sentence_starts
 from mt.model.positions import rotary_positions
 
 
-@dataclass(frozen=True)
-class Joined:
+class Joined(NamedTuple):
     """Two packed lists of tokens joined into one.
 
     Attributes:

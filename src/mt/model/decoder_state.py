@@ -132,7 +132,15 @@ class DecoderState:
             origins: (B', W'), the hypothesis of its sentence that each new one continues.
         """
         if rows is not None:
-            self._select_sentences(rows)
+            self.source = [key_values.select(rows) for key_values in self.source]
+            if self.source_mask is not None:
+                self.source_mask = self.source_mask[rows]
+            if self.prompt is not None:
+                self.prompt.lengths = self.prompt.lengths[rows]
+            if self.visible is not None:
+                self.visible = self.visible[rows]
+            for cache in self.caches:
+                cache.select_sentences(rows, self.used)
         if self.visible is None:
             if origins.shape[1] == 1:
                 return
@@ -163,17 +171,6 @@ class DecoderState:
         """Count the position and the slots of a step."""
         self.position += 1
         self.used += width
-
-    def _select_sentences(self, rows: Tensor) -> None:
-        self.source = [key_values.select(rows) for key_values in self.source]
-        if self.source_mask is not None:
-            self.source_mask = self.source_mask[rows]
-        if self.prompt is not None:
-            self.prompt.lengths = self.prompt.lengths[rows]
-        if self.visible is not None:
-            self.visible = self.visible[rows]
-        for cache in self.caches:
-            cache.select_sentences(rows, self.used)
 
     def _reclaim(self) -> None:
         """Drop slots in no hypothesis's past, if that frees half of them; otherwise the caches grow."""
