@@ -26,17 +26,13 @@ MAX_MEMORY = 600_000_000  # bytes
 NO_MEMORY = 12  # exit code
 
 
-def main(
-    name: str, output: str, columns: str, source_lang: str, target_lang: str, characters: str, is_known: str
-) -> None:
+def main(name: str, output: str, characters: str, options: str) -> None:
     """Translate a document of the current directory; a failure is an object with `error` and `status`.
 
     Args:
         name, output: the files.
-        columns: of a table.
-        source_lang, target_lang: the languages.
         characters: how many there may be.
-        is_known: empty if the source language is only a guess.
+        options: of `translate_document`, as JSON.
     """
 
     def translate(texts: list[str], aligned: bool) -> "list[tuple[str, Sequence[Unit]]]":
@@ -59,15 +55,10 @@ def main(
             import resource
 
             resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
-        source, languages = Path(name), (source_lang, target_lang)
+        source, wanted = Path(name), json.loads(options)
         if document_format(source) is None:
-            _translate_plain(source, Path(output), translate, languages, show_sample)
+            _translate_plain(source, Path(output), translate, wanted["languages"], show_sample)
         else:
-            wanted: dict[str, Any] = {
-                "columns": columns or None,
-                "languages": languages,
-                "check_source": bool(is_known),
-            }
             translate_document(source, Path(output), translate, **wanted, show_sample=show_sample)
     except MtError as error:
         sentence = f"{error.message}; {error.hint}" if error.hint else error.message
