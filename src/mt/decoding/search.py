@@ -10,7 +10,7 @@ quarter of the batch, because removing each at once would copy the caches of all
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -52,7 +52,7 @@ def search(
     With prefixes, one for each sentence, translations begin with them.
     """
     if options.beam_size == 1:
-        return [[hypothesis] for hypothesis in greedy_search(model, src_tokens, options, prefixes=prefixes)]
+        return [[hypothesis] for hypothesis in greedy_search(model, src_tokens, options, prefixes)]
     return beam_search(model, src_tokens, options, prefixes)
 
 
@@ -68,15 +68,10 @@ def sample(
 
     The random numbers depend on `sentences`, the batch without specials and padding, and on each draw's number.
     """
-    sampling = options.sampling
-    assert sampling is not None
+    assert options.sampling is not None
     longest = max(_length_bounds(model, src_tokens, options)) + 1
-    uniform = uniform_numbers(sampling.seed, sentences, numbers, longest, src_tokens.device)
-
-    def draw(log_probs: Tensor, rows: Tensor, position: int) -> Tensor:
-        return draw_tokens(log_probs, sampling, uniform[rows, position])
-
-    return greedy_search(model, src_tokens, options, draw, prefixes)
+    uniform = uniform_numbers(options.sampling.seed, sentences, numbers, longest, src_tokens.device)
+    return greedy_search(model, src_tokens, options, prefixes, uniform)
 
 
 def log_probs_of(logits: Tensor) -> Tensor:
@@ -163,10 +158,10 @@ def greedy_search(
     model: Model,
     src_tokens: Tensor,
     options: SearchOptions,
-    draw: Callable[[Tensor, Tensor, int], Tensor] | None = None,
     prefixes: Sentences = (),
+    uniform: Tensor | None = None,
 ) -> list[Hypothesis]:
-    """Append the likeliest token to each translation until EOS, or one drawn from (log_probs, rows, position)."""
+    """Append the likeliest token to each translation until EOS, or draw one with uniform numbers (B, T)."""
     limits = _length_bounds(model, src_tokens, options)
     rows = _Rows(limits, prefixes, src_tokens.device)
     ids = torch.full((len(limits), max(limits) + 1), EOS_ID, device=src_tokens.device)
@@ -179,10 +174,10 @@ def greedy_search(
         logits = model.step(tokens[:, None], state)  # (B, V)
         so_far = ids[rows.sentences, None, :length]  # (B, 1, T)
         log_probs = rows.next_log_probs(logits, so_far, options)[:, 0]  # (B, V)
-        if draw is None:
+        if uniform is None or options.sampling is None:
             best, tokens = (x[:, 0] for x in block_topk(log_probs, 1))
         else:
-            tokens = draw(log_probs, rows.sentences, length)
+            tokens = draw_tokens(log_probs, options.sampling, uniform[rows.sentences, length])
             best = log_probs.gather(1, tokens[:, None])[:, 0]
         # With NaN, EOS may never be chosen, not even at the bound.
         ended = (tokens == EOS_ID) | (rows.bounds <= length) | ~best.isfinite()
