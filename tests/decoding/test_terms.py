@@ -162,7 +162,8 @@ TBX = """<martif><text><body><termEntry>
 def test_terms_in_several_languages_wait_for_the_source_language(both: Twins, tmp_path: Path) -> None:
     (tmp_path / "terms.tbx").write_text(TBX)
     [_, plain] = translators(both, None)
-    having = replace(plain, source_langs=["en", "fr"], glossary=Glossary(tmp_path / "terms.tbx"))
+    settings = replace(plain.settings, source_lang="en,fr")
+    having = replace(plain, settings=settings, glossary=Glossary(tmp_path / "terms.tbx"))
     assert "Hund" in having.to(None, "en").translate(LINES[:1], OPTIONS)[0][0].text
     with pytest.raises(InputError, match="no source language was chosen") as caught:
         having.translate(LINES[:1], OPTIONS)
