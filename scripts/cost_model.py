@@ -4,7 +4,7 @@
 
     step time = compute(tokens / N) + 2 (N - 1) / N * bytes of the gradients / bandwidth
 
-Compute is the model's operations (mt.model.flops) over the rate that a device reaches, not the one on its data sheet;
+Compute is the model's operations (`flops.py`) over the rate that a device reaches, not the one on its data sheet;
 the exchange is a ring all-reduce of 32-bit gradients. Neither overlaps here, so the model is on the safe side. It stops
 paying where the exchange takes as long as the compute: half of every GPU is wasted there. `bench/scaling.py` compares
 the same formula with measured steps.
@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from flops import training_flops
 from mt.config import load_config
 from mt.model.build import build
-from mt.model.flops import training_flops
 
 
 def main() -> None:

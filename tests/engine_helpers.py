@@ -35,6 +35,13 @@ LIVELY = ["model.positions=learned", "model.norm=pre", "model.activation=swiglu"
 PUSHABLE = ["model.norm=post", "model.tie_embeddings=false"]
 
 
+def translation_settings(max_source_tokens: int = 40, target_lang: str = "de", **changes: Any) -> TranslationSettings:
+    """Return the settings of a model whose sources have no known language."""
+    of_model = {"shared_vocabulary": False, "max_positions": 1000, "batch_tokens": 1000}
+    of_search = {"compute_type": "float32", "shortlist": False, "search": SearchOptions()}
+    return TranslationSettings(target_lang, max_source_tokens=max_source_tokens, **of_model | of_search | changes)
+
+
 @functools.cache
 def tokenizers(shared: bool) -> TokenizerPair:
     """Return one shared tokenizer, or two of different sizes so that a mix-up is noticed."""
@@ -61,8 +68,7 @@ class Twins:
     def fast(self, compute_type: str = "float32", **changes: Any) -> CTranslate2Engine:
         settings = TranslationSettings.of(self.config)
         where = self.folder.converted(compute_type)
-        arguments = (settings.max_positions, settings.batch_tokens)
-        return CTranslate2Engine(where, self.tokenizers, *arguments, compute_type=compute_type, **changes)
+        return CTranslate2Engine(where, self.tokenizers, settings, compute_type=compute_type, **changes)
 
     def slow(self) -> TorchEngine:
         return TorchEngine(self.model, self.config.decoding.batch_tokens)

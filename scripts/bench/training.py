@@ -10,7 +10,7 @@ through its own Trainer; transformers' MarianMTModel on the very same batches; J
 peers run in an interpreter of their own (`--peers`), whichever of them is installed there; see peers.py. The
 first round warms up and is not counted; its time, which contains compilation, is shown. With `--repeat` all rounds
 train on the same batches, so that no shape is new in a round that counts. Between rounds the machine's rate for large
-matrix products of the same number format is measured; `of limit` is useful arithmetic (mt.model.flops) a second over
+matrix products of the same number format is measured; `of limit` is useful arithmetic (`flops.py`) a second over
 that rate.
 """
 
@@ -37,7 +37,10 @@ from mt.config import Config
 from mt.data.batching import BatchStream
 from mt.data.token_store import EncodedCorpus
 from mt.errors import MtError
-from mt.model.flops import training_flops
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from flops import training_flops
 
 PEERS = ("marian", "joeynmt")
 

@@ -290,7 +290,7 @@ def test_a_guided_model_aligns_with_one_head_a_position_later(tmp_path: Path) ->
     line = both.tokenizers.source.decode(ids)
     for engine in (both.fast(), both.slow()):
         rows = [
-            Translator.of(engine, both.tokenizers, replace(settings, guided=guided)).translate([line], options)[0][0]
+            Translator(engine, both.tokenizers, replace(settings, guided=guided)).translate([line], options)[0][0]
             for guided in (False, True)
         ]
         assert rows[0].parts[0].attention is not None

@@ -105,7 +105,7 @@ def test_a_first_token_costs_nothing_and_is_in_no_translation(source: str) -> No
     assert settings.sentence_format == SentenceFormat.of(config) == SentenceFormat(source, "target", "en")
     model = build_model(config, PAIR)
     scramble(model)
-    translator = Translator(TorchEngine(model.eval(), 4096), PAIR, 40, ["de"], settings.sentence_format)
+    translator = Translator(TorchEngine(model.eval(), 4096), PAIR, settings)
 
     def log_prob(line: str, target: list[int]) -> float:
         sources = torch.tensor([framed(translator.tags.source(TOKENIZER.encode(line)), source)])

@@ -13,9 +13,8 @@ from sacrebleu.metrics import BLEU, CHRF
 from engine_helpers import ENGLISH, LIVELY, printed_lines, whole_folder
 from mt.api.search import SearchRequest, best_of
 from mt.data.eval_texts import EvalText
-from mt.decoding.candidates import Candidate
+from mt.decoding.candidates import Candidate, rerank_mbr
 from mt.decoding.engine import SearchOptions
-from mt.decoding.reranking import rerank_mbr
 from mt.decoding.text_translation import translate_texts
 from mt.metrics.pairwise import UTILITIES, expected_utility, utility_for
 from mt.storage.run_dir import ModelDir

@@ -20,6 +20,7 @@ from engine_helpers import (
     run_cli,
     sentences,
     tokenizers,
+    translation_settings,
     twins,
     whole_folder,
 )
@@ -44,9 +45,9 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Twins:
     return twins(tmp_path_factory.mktemp("twins"), model=lambda config: ending_model(config, IDS, OPTIONS))
 
 
-def translators(both: Twins, **changes: object) -> list[Translator]:
-    made = [Translator(engine, both.tokenizers, 40, ["de"]) for engine in (both.fast(), both.slow())]
-    return [replace(each, **changes) for each in made]  # type: ignore[arg-type]
+def translators(both: Twins, max_source_tokens: int = 40) -> list[Translator]:
+    settings = translation_settings(max_source_tokens)
+    return [Translator(engine, both.tokenizers, settings) for engine in (both.fast(), both.slow())]
 
 
 @pytest.mark.parametrize("beam", [1, 2, 5])
@@ -134,7 +135,7 @@ def test_the_last_word_is_spelt_as_the_model_would() -> None:
             if spelt.startswith(rest):
                 cost = sum(rows[i, prefix.ids[i]] for i in range(len(done), place)) + rows[place, token]
                 ways.setdefault((*prefix.ids[:place], token), cost)
-        found = speller.likeliest(prefix, lambda target, rows=rows: rows)  # type: ignore[misc]
+        found = speller.likeliest(prefix, lambda _, rows=rows: [rows])  # type: ignore[misc]
         assert tuple(found.forced) == max(ways, key=ways.__getitem__)
 
 
@@ -145,8 +146,8 @@ def test_a_word_that_has_only_begun_is_completed(both: Twins) -> None:
     rows = np.full((9, tokenizer.vocab_size), -9.0)
     rows[:, tokenizer.encode(word[1:])[0]] = -0.1
     prefix = speller_of(tokenizer).encode(word[1:-1])
-    assert speller_of(tokenizer).likeliest(prefix, lambda _: rows).forced == tokenizer.encode(word[1:])
-    found = speller_of(tokenizer).likeliest(prefix, lambda _: rows)
+    assert speller_of(tokenizer).likeliest(prefix, lambda _: [rows]).forced == tokenizer.encode(word[1:])
+    found = speller_of(tokenizer).likeliest(prefix, lambda _: [rows])
     assert speller_of(tokenizer).decode(found, found.forced) == word[1:]
 
 

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from engine_helpers import PUSHABLE, both_find, ending_model, endless_model, sentences, tokenizers, twins
+from engine_helpers import (
+    PUSHABLE,
+    both_find,
+    ending_model,
+    endless_model,
+    sentences,
+    tokenizers,
+    translation_settings,
+    twins,
+)
 from mt.config import Config
 from mt.decoding.engine import Sampling, SearchOptions
 from mt.decoding.runaway import is_runaway, most_copies, search_without_loops
@@ -77,7 +86,7 @@ def test_a_translator_gives_no_loop_and_leaves_the_others(tmp_path: Path) -> Non
 
     both = twins(tmp_path, model=model)
     options = SearchOptions(1, max_length=30, retry_loops=True)
-    translator = Translator(both.slow(), both.tokenizers, 40, ["de"])
+    translator = Translator(both.slow(), both.tokenizers, translation_settings())
     encoded = both.tokenizers.source.encode_batch(lines)
     plain = both.slow().translate(encoded, options)
     found = translator.translate(lines, options)

@@ -1,9 +1,11 @@
 """Translations that have the terms of a glossary, in both engines and from the command line."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +19,7 @@ from engine_helpers import (
     printed_lines,
     run_cli,
     sentences,
+    translation_settings,
     twins,
     whole_folder,
 )
@@ -25,7 +28,7 @@ from mt.data.glossary import Glossary
 from mt.data.terms import Term
 from mt.data.tokenizer import SPACE
 from mt.decoding.alignment import Unit
-from mt.decoding.engine import EngineChoice, Hypothesis, Sampling, SearchOptions
+from mt.decoding.engine import Engine, EngineChoice, Hypothesis, Sampling, SearchOptions
 from mt.decoding.prefix import Prefix, speller_of
 from mt.decoding.runaway import is_runaway
 from mt.decoding.scoring import forced_score
@@ -54,7 +57,7 @@ def tsv(tmp_path: Path) -> Path:
 
 
 def translators(both: Twins, glossary: Glossary | None) -> list[Translator]:
-    made = [Translator(engine, both.tokenizers, 40, ["de"]) for engine in (both.fast(), both.slow())]
+    made = [Translator(engine, both.tokenizers, translation_settings()) for engine in (both.fast(), both.slow())]
     return [replace(each, glossary=glossary) for each in made]
 
 
@@ -159,7 +162,8 @@ TBX = """<martif><text><body><termEntry>
 def test_terms_in_several_languages_wait_for_the_source_language(both: Twins, tmp_path: Path) -> None:
     (tmp_path / "terms.tbx").write_text(TBX)
     [_, plain] = translators(both, None)
-    having = replace(plain, source_langs=["en", "fr"], glossary=Glossary(tmp_path / "terms.tbx"))
+    settings = replace(plain.settings, source_lang="en,fr")
+    having = replace(plain, settings=settings, glossary=Glossary(tmp_path / "terms.tbx"))
     assert "Hund" in having.to(None, "en").translate(LINES[:1], OPTIONS)[0][0].text
     with pytest.raises(InputError, match="no source language was chosen") as caught:
         having.translate(LINES[:1], OPTIONS)
@@ -191,8 +195,18 @@ def test_a_server_has_the_terms(tsv: Path, folder: Path) -> None:
     assert "Hund" in candidate.text.split()
 
 
+def term_search(engine: Engine, tokenizer: Any, *units: Unit, is_spaced: bool = True) -> TermSearch:
+    """Return a search for terms with an engine, in which `units` are the words of all translations."""
+
+    def search(sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
+        sources, forced = [each.source for each in sentences], [each.prefix.forced for each in sentences]
+        return engine.translate(sources, options, forced)
+
+    return TermSearch(search, engine.next_log_probs, tokenizer, is_spaced, lambda *_: units)
+
+
 def test_a_term_that_the_vocabulary_lacks_is_left_out(both: Twins, tsv: Path) -> None:
-    search = TermSearch(both.slow(), both.tokenizers.target, [], True)
+    search = term_search(both.slow(), both.tokenizers.target)
     strange = Term(0, 3, ("zu\u0308g",))  # decomposed, which the tokenizer composes
     source = both.tokenizers.source.encode(LINES[0])
     found = both.slow().translate([source], OPTIONS)
@@ -206,7 +220,7 @@ def test_a_term_replaces_the_word_that_is_aligned_to_it(both: Twins) -> None:
     hypothesis, options = Hypothesis.of(tokenizer.encode(text), -9.0, 1.0), replace(OPTIONS, attention=True)
     for start, engine in product((4, 9, 14, 19), (both.slow(), both.fast())):
         unit = Unit(start, start + 2, 2, ((0, 0.2), (2, 0.8)))
-        search = TermSearch(engine, tokenizer, [], True, lambda *_, unit=unit: [unit])
+        search = term_search(engine, tokenizer, unit)
         sentence = Sentence(source, Prefix(), [Term(2, 5, ("Hund",))], LINES[0])
         [[found, *_]] = search.complete([sentence], [[hypothesis]], options, lambda *_: 60)
         assert tokenizer.decode(found.ids).startswith(f"{text[:start]}Hund")
@@ -220,7 +234,7 @@ def test_no_term_stands_behind_a_space_of_its_own(both: Twins) -> None:
     ids = [*tokenizer.encode("Das"), space, dot, *tokenizer.encode("Haus")]
     hypothesis = Hypothesis.of(ids, -9.0, 1.0)
     for unit in (Unit(place, place + 1, 2, ((2, 1.0),)) for place in range(len(tokenizer.decode(ids)))):
-        search = TermSearch(both.slow(), tokenizer, [], True, lambda *_, unit=unit: [unit])
+        search = term_search(both.slow(), tokenizer, unit)
         sentence = Sentence(both.tokenizers.source.encode(LINES[0]), Prefix(), [Term(2, 5, ("(x)",))], LINES[0])
         [[found, *_]] = search.complete([sentence], [[hypothesis]], OPTIONS, lambda *_: 60)
         assert "  " not in tokenizer.decode(found.ids).partition("(x)")[0]
@@ -245,7 +259,7 @@ def completed(both: Twins, prefix: Prefix, term: Term, longest: int = 60, start:
     """Return the completion of a prefix, freely continued as `Das alte Haus`, in which a word is aligned to a term."""
     tokenizer, source = both.tokenizers.target, both.tokenizers.source.encode(LINES[0])
     units = [Unit(start, start + 1, 2, ((2, 1.0),))] if start >= 0 else []
-    search = TermSearch(both.slow(), tokenizer, [], True, lambda *_: units)
+    search = term_search(both.slow(), tokenizer, *units)
     free = Hypothesis.of(tokenizer.encode("Das alte Haus"), -9.0, 1.0)
     sentence = Sentence(source, prefix, [term], LINES[0])
     [[found, *_]] = search.complete([sentence], [[free]], OPTIONS, lambda *_: longest)
@@ -284,7 +298,7 @@ def test_no_space_before_a_term_in_a_language_without_spaces(both: Twins, form: 
     hypothesis = Hypothesis.of(tokenizer.encode("Der alte Mann"), -9.0, 1.0)
     for start, expected in ((0, form), (4, f"Der{form}"), (9, f"Der alte{form}")):
         unit = Unit(start, start + 1, 2, ((2, 1.0),))
-        search = TermSearch(both.slow(), tokenizer, [], False, lambda *_, unit=unit: [unit])
+        search = term_search(both.slow(), tokenizer, unit, is_spaced=False)
         sentence = Sentence(source, Prefix(), [Term(2, 5, (form,), is_spaced=False)], LINES[0])
         [[found, *_]] = search.complete([sentence], [[hypothesis]], OPTIONS, lambda *_: 60)
         assert tokenizer.decode(found.ids).startswith(expected)

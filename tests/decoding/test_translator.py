@@ -16,7 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine_helpers import same, sentences
+from engine_helpers import same, sentences, translation_settings
 from model_helpers import lively_model, reciting_model, small_model
 from mt.api.directions import Directions
 from mt.data.tokenizer import BYTES, SPACE, SPECIALS, BpeTokenizer, TokenizerPair
@@ -49,7 +49,7 @@ def words(text: str) -> int:
 def make(
     model: Transformer, max_source_tokens: int = 64, target_lang: str = "de", batch_tokens: int = 500
 ) -> Translator:
-    return Translator(TorchEngine(model, batch_tokens), PAIR, max_source_tokens, [target_lang])
+    return Translator(TorchEngine(model, batch_tokens), PAIR, translation_settings(max_source_tokens, target_lang))
 
 
 def random_model(**changes: object) -> Transformer:
@@ -234,7 +234,8 @@ def test_a_line_in_parts_is_warned_of(notices: list[str]) -> None:
 
 
 def test_lines_of_a_detected_language_keep_their_numbers(notices: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    directions = Directions(replace(make(MODEL, max_source_tokens=LIMIT), source_langs=["en", "fr"]))
+    settings = translation_settings(LIMIT, source_lang="en,fr")
+    directions = Directions(Translator(TorchEngine(MODEL, 500), PAIR, settings))
     monkeypatch.setattr(directions, "source_of", lambda text, _: "en" if text == LONG else "fr")
     lines = ["Two men.", LONG, "A dog."]
     directions.translate_detected(lines, "de", GREEDY, 11)
@@ -305,7 +306,7 @@ def test_a_line_is_aligned_in_any_normal_form(form: str) -> None:
     tokenizer = BpeTokenizer.train([text] * 20, 330)
     source, target = tokenizer.encode(text), tokenizer.encode(text)
     backwards = [[float(i + j == len(source) - 1) for i in range(len(source))] for j in range(len(target))]
-    translator = Translator(TorchEngine(MODEL, 100), TokenizerPair(tokenizer, tokenizer), 64, ["de"])
+    translator = Translator(TorchEngine(MODEL, 100), TokenizerPair(tokenizer, tokenizer), translation_settings(64))
     line = unicodedata.normalize(form, f" {text}")
     units = translator.align(line, Candidate(text, 0.0, 0.0, parts=(Part(source, target, backwards),)))
     origins = [unicodedata.normalize("NFC", line[unit.origin :]).split()[0] for unit in units]

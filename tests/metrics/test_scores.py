@@ -15,6 +15,7 @@ from sacrebleu.tokenizers.tokenizer_intl import TokenizerV14International
 from sacrebleu.tokenizers.tokenizer_re import TokenizerRegexp
 
 from config_helpers import SMALLEST
+from engine_helpers import translation_settings
 from model_helpers import lively_model
 from mt.config import EvaluationConfig, parse_config
 from mt.data.eval_texts import EvalText
@@ -199,7 +200,7 @@ SETTINGS = ["evaluation.bootstrap_samples=10", "decoding.max_length=8", "decodin
 def translator(lines: list[str]) -> Translator:
     tokenizer = BpeTokenizer.train(lines, 320)
     engine = TorchEngine(lively_model(vocab=tokenizer.vocab_size, max_length=100), 400)
-    return Translator(engine, TokenizerPair(tokenizer, tokenizer), 100, ["de"])
+    return Translator(engine, TokenizerPair(tokenizer, tokenizer), translation_settings(100))
 
 
 def test_an_evaluation_has_everything_promised(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from model_helpers import close, model_config
 from mt.model.attention import CrossAttention, SelfAttention, attend, scaled_dot_product_weights
-from mt.model.cache import KeyValues
+from mt.model.decoder_state import KeyValues
 from mt.model.packing import Packing
 
 
@@ -59,7 +59,7 @@ def test_attention_dropout_has_the_mean_and_variance_of_its_probability(
     kind: type[SelfAttention | CrossAttention],
 ) -> None:
     """A weight dropped with probability p, else divided by 1 - p, has p / (1 - p) times its square as variance."""
-    tgt, src = (Packing.full(1, length, torch.device("cpu")) for length in (5, 4))
+    tgt, src = (Packing.of(torch.ones(1, length)) for length in (5, 4))
     variances = []
     for p in (0.5, 0.2):
         torch.manual_seed(0)

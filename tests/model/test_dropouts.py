@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from model_helpers import DECODER_ONLY, lively_model, model_config, scramble, small_model, sources, targets
 from mt.model.attention import CrossAttention, SelfAttention
 from mt.model.build import TranslationModel
-from mt.model.dropout import Dropout
 from mt.model.embedding import Embedding
-from mt.model.layers import FeedForward
+from mt.model.layers import Dropout, FeedForward
 from mt.model.packing import Packing
 
 ALL = {"activation_dropout": 0.5, "embedding_dropout": 0.5, "word_dropout": 0.5, "dropout": 0.5}

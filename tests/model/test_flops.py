@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from flops import training_flops
 from mt.config import ModelConfig
 from mt.model import linear
 from mt.model.build import build
-from mt.model.flops import training_flops
 
 VOCAB = 50
 SHAPES = [

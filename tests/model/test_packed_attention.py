@@ -13,8 +13,8 @@ from model_helpers import DECODER_ONLY, close, small_model, sources, targets
 from mt.model import attention, packing
 from mt.model.attention import attend, attend_packed, has_packed_kernel, split_heads
 from mt.model.build import TranslationModel
-from mt.model.cache import KeyValues
-from mt.model.decoder_only_packing import join
+from mt.model.decoder_only import join
+from mt.model.decoder_state import KeyValues
 from mt.model.packing import Packing, send
 from mt.system.devices import has_flash_attention
 
@@ -150,7 +150,7 @@ def test_the_kernel_has_its_number_formats_and_widths(monkeypatch: pytest.Monkey
 
 def test_a_cpu_has_no_kernel() -> None:
     assert not has_flash_attention(CPU)
-    src, tgt = Packing.of(sources([5, 3])), Packing.full(2, 3, CPU)
+    src, tgt = Packing.of(sources([5, 3])), Packing.of(torch.ones(2, 3))
     assert src.starts is tgt.starts is join(src, tgt).packing.starts is None
 
 
@@ -190,7 +190,7 @@ def test_the_kernels_dropout_has_the_mean_and_variance_of_its_probability() -> N
     device = torch.device("cuda")
     if not has_flash_attention(device):
         pytest.skip("this card has no FlashAttention")
-    packing = Packing.full(4000, 5, device)
+    packing = Packing.of(torch.ones(4000, 5, device=device))
     torch.manual_seed(0)
     one = [torch.randn(5, 1, 8, device=device, dtype=torch.bfloat16) for _ in range(3)]
     copies = [x.repeat(4000, 1, 1) for x in one]

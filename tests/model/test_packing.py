@@ -76,11 +76,11 @@ def test_pack_accepts_non_contiguous_tensors(lengths: list[int]) -> None:
     assert torch.autograd.grad((packed * weights).sum(), x)[0].equal(expected[0])
 
 
-def test_full_is_the_packing_of_equal_lengths() -> None:
-    full, found = Packing.full(3, 4, torch.device("cpu")), Packing.of(tokens_of([4, 4, 4]))
-    assert full.shape == found.shape == (3, 4)
-    assert full.positions.tolist() == found.positions.tolist() == [0, 1, 2, 3] * 3
-    assert full.padding is found.padding is None
+def test_sentences_of_equal_lengths_have_no_padding() -> None:
+    full = Packing.of(tokens_of([4, 4, 4]))
+    assert full.shape == (3, 4)
+    assert full.positions.tolist() == [0, 1, 2, 3] * 3
+    assert full.padding is None
     x = vectors(3, 4, 2)
     assert full.pack(x).equal(x.flatten(0, 1))
     assert full.unpack(full.pack(x)).equal(x)

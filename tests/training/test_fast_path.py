@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mt.data.batching import Batch, BatchStream
 from mt.model import linear
-from mt.model.dropout import Dropout
+from mt.model.layers import Dropout
 from mt.training.step import seed_dropout
 from training_helpers import Parts, take_steps
 

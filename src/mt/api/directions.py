@@ -32,7 +32,9 @@ class Directions:
         """
         if source_lang == AUTO:
             self._load_detector()
-            return self._translator.to(to, next((code for code in self._translator.source_langs if code != to), None))
+            return self._translator.to(
+                to, next((code for code in self._translator.settings.source_langs if code != to), None)
+            )
         into = self._translator.to(to, source_lang)
         pair = into.format.source_lang, into.chosen or ""
         if into.is_zero_shot and pair not in self._warned:
@@ -42,7 +44,7 @@ class Directions:
 
     def source_of(self, text: str, target_lang: str) -> str | None:
         """Return the likeliest of the model's source languages of a text; None if it is in the target language."""
-        codes = self._translator.source_langs
+        codes = self._translator.settings.source_langs
         if self._detector is None:
             return next(iter(codes), "")
         others = [code for code in codes if code != target_lang]
@@ -77,7 +79,7 @@ class Directions:
         return [found[i] for i in range(len(lines))]
 
     def _load_detector(self) -> None:
-        codes = self._translator.source_langs
+        codes = self._translator.settings.source_langs
         if len(codes) < 2 or self._detector is not None:
             return
         require_identification("detection of the source language")

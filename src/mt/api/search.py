@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, TypedDict
 
-from mt.decoding.candidates import Candidate, distinct
+from mt.decoding.candidates import Candidate, distinct, rerank_mbr
 from mt.decoding.engine import Sampling, SearchOptions
 from mt.errors import InputError, contradict
 
@@ -162,7 +162,5 @@ def best_of(candidates: list[Candidate], utility: str | None, n_best: int, sampl
     """Return the n best candidates, by utility or by score, which are distinct unless they were sampled."""
     pool = candidates if sampled else distinct(candidates)
     if utility is not None:
-        from mt.decoding.reranking import rerank_mbr
-
         return rerank_mbr(pool, utility)[:n_best]
     return sorted(pool, key=lambda candidate: -candidate.score)[:n_best]

@@ -180,8 +180,7 @@ def open_converted(
     engine = CTranslate2Engine(
         converted,
         tokenizers,
-        settings.max_positions,
-        settings.batch_tokens,
+        settings,
         device=device,
         compute_type=compute_type,
         shortlist=shortlist,
@@ -262,5 +261,5 @@ def _opened(
     model: "TranslationModel | None" = None,
 ) -> OpenedModel:
     log.debug("engine: %s", name)
-    translator = Translator.of(engine, tokenizers, settings, load_preprocessing(folder))
+    translator = Translator(engine, tokenizers, settings, load_preprocessing(folder))
     return OpenedModel(translator, settings, name, tokenizers, model)

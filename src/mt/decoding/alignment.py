@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from mt.data.sentence_format import Tags
-from mt.data.tokenizer import SPACE, TokenizerPair
-from mt.decoding.candidates import Part
+from mt.data.tokenizer import SPACE
 from mt.text.words import WORD, word_starts
 
 
@@ -58,14 +56,6 @@ def align_units(
         else:  # no token begins in this word: it shares the previous word's
             units.append(Unit(*span, *(units[-1][2:] if units else (0,))))
     return units
-
-
-def align_part(tokenizers: TokenizerPair, tags: Tags, source: str, target: str, part: Part) -> list[Unit]:
-    """Align the words of a part's translation to its source by its attention, without that to the source's tags."""
-    span = slice(len(tags.before), len(part.source) - len(tags.after))
-    pieces = tokenizers.source.tokens(part.source[span]), tokenizers.target.tokens(part.target)
-    rows = None if part.attention is None else [row[span] for row in part.attention]
-    return align_units(source, target, pieces, rows)
 
 
 def _units_of_pieces(text: str, pieces: Sequence[str]) -> list[int] | None:

@@ -129,12 +129,8 @@ class Finished:
     def rows(self, rows: Tensor) -> "Finished":
         """Select sentences."""
         selected = copy.copy(self)
-        selected.scores, selected.log_probs, selected.tokens = (
-            self.scores[rows],
-            self.log_probs[rows],
-            self.tokens[rows],
-        )
-        selected.lengths, selected.count = self.lengths[rows], self.count[rows]
+        selected.scores, selected.log_probs = self.scores[rows], self.log_probs[rows]
+        selected.tokens, selected.lengths, selected.count = self.tokens[rows], self.lengths[rows], self.count[rows]
         return selected
 
     def n_best(self, options: SearchOptions) -> list[list[Hypothesis]]:

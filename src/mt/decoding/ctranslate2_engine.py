@@ -28,6 +28,7 @@ from mt.decoding.engine import (
     UnusableError,
     batch_by_length,
 )
+from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError, MachineError
 from mt.system.cpus import usable_cores
 
@@ -80,8 +81,6 @@ class CTranslate2Engine:
     """Translates any number of sentences with the converted model in a folder.
 
     Args:
-        max_positions: the length of the model's position tables.
-        batch_tokens: source tokens per batch, padding counted.
         compute_type: a number format that `is_supported` on the device, cpu or cuda.
         shortlist: choose target tokens from the vocabulary map only.
         one_by_one: use all cores for each sentence, as they come one at a time; otherwise each core translates batches
@@ -95,8 +94,7 @@ class CTranslate2Engine:
         self,
         folder: Path,
         tokenizers: TokenizerPair,
-        max_positions: int,
-        batch_tokens: int,
+        settings: TranslationSettings,
         *,
         device: str = "cpu",
         compute_type: str = "float32",
@@ -122,8 +120,7 @@ class CTranslate2Engine:
         self._source_pieces = source
         self._target_pieces = target
         self._target_ids = {piece: i for i, piece in enumerate(target)}
-        self._max_positions = max_positions
-        self._batch_tokens = batch_tokens
+        self._settings = settings
         self._shortlist = shortlist
 
     def translate(
@@ -164,7 +161,7 @@ class CTranslate2Engine:
                 yield logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 
     def _translate(self, sentences: Sentences, options: SearchOptions, prefixes: Sentences) -> list[list[Hypothesis]]:
-        bounds = [options.longest(len(ids) + 2, self._max_positions) for ids in sentences]
+        bounds = [options.longest(len(ids) + 2, self._settings.max_positions) for ids in sentences]
 
         def by_bound(rows: Iterable[int]) -> list[list[int]]:
             return [list(group) for _, group in groupby(sorted(rows, key=bounds.__getitem__), bounds.__getitem__)]
@@ -216,7 +213,7 @@ class CTranslate2Engine:
             batch_size = _SHORTLIST_BATCH if shortlist else _BATCH
             max_sentences = min(batch_size, -(-len(group) // self._workers))  # so that all workers get some
             lengths = [len(sentences[row]) + 2 if sentences[row] else 0 for row in group]
-            for batch in batch_by_length(lengths, self._batch_tokens, max_sentences):
+            for batch in batch_by_length(lengths, self._settings.batch_tokens, max_sentences):
                 rows = [group[i] for i in batch]
                 pending = self._translator.translate_batch(
                     [[self._source_pieces[i] for i in sentences[row]] for row in rows],

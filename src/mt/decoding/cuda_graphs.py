@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from mt.model.build import TranslationModel
-from mt.model.cache import KeyValueCache, KeyValues
-from mt.model.decoder_state import DecoderState
+from mt.model.decoder_state import DecoderState, KeyValueCache, KeyValues
 from mt.system.cuda_graphs import GraphCapture
 
 _MIN_SLOTS, _MIN_SOURCE = 64, 16

@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -89,11 +89,6 @@ class Hypothesis:
     log_prob: float
     score: float
     attention: list[list[float]] | None = None
-
-    def without_first(self, tokens: int, rows: int) -> "Hypothesis":
-        """Return the same without some first tokens, and rows of attention."""
-        attention = self.attention and self.attention[rows:]
-        return replace(self, ids=self.ids[tokens:], attention=attention)
 
     @classmethod
     def of(cls, ids: list[int], log_prob: float, length_penalty: float) -> "Hypothesis":

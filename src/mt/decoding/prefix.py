@@ -6,10 +6,11 @@ the pieces of the last word are rolled back, and of all pieces that spell its re
 
 import bisect
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from mt.data.tokenizer import SPACE, SPECIALS, UNK_ID, normalized
+from mt.decoding.engine import Sentences
 from mt.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from mt.data.tokenizer_kinds import TextTokenizer
 
-LogProbs = Callable[[Sequence[int]], "NDArray[np.float32]"]
+Costs = Callable[[Sentences], Iterable["NDArray[np.float32]"]]
 
 _MAX_ROLLBACK = 8  # pieces
 
@@ -48,13 +49,13 @@ class PrefixSpeller:
         pieces = enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))
         self._pieces = sorted((piece, i) for i, piece in pieces if i not in hidden)
 
-    def spell(self, text: str, longest: int, log_probs: LogProbs, name: str) -> Prefix:
+    def spell(self, text: str, longest: int, costs: Costs, name: str) -> Prefix:
         """Return a prefix as the likeliest tokens whose text begins with it; a text without letters is none.
 
         Args:
             text: that translations begin with.
             longest: the most tokens that they may have.
-            log_probs: returns log-probabilities (T + 1, V) of the next token behind 0 to T tokens.
+            costs: yields log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each translation.
             name: of the prefix in messages.
 
         Raises:
@@ -66,7 +67,7 @@ class PrefixSpeller:
         if len(prefix.ids) > longest:
             message = f"the prefix {name} has {len(prefix.ids)} tokens, and a translation may have {longest}"
             raise InputError(message, "shorten the prefix")
-        return self.likeliest(prefix, log_probs)
+        return self.likeliest(prefix, costs)
 
     def encode(self, text: str) -> Prefix:
         """Return a prefix as tokens; white space at its end is the beginning of the next word.
@@ -85,10 +86,10 @@ class PrefixSpeller:
         starts = [place for place, piece in enumerate(tokenizer.tokens(ids)) if piece.startswith(SPACE)]
         return Prefix(begun, ids, max(len(ids) - _MAX_ROLLBACK, *starts[-1:], 0))
 
-    def likeliest(self, prefix: Prefix, log_probs: LogProbs) -> Prefix:
+    def likeliest(self, prefix: Prefix, costs: Costs) -> Prefix:
         """Return an encoded prefix with the likeliest tokens whose text begins with it."""
         ids, pieces = prefix.ids, self._tokenizer.tokens(prefix.ids)
-        rows = log_probs(ids[:-1])
+        [rows] = costs([ids[:-1]])
         total, best, chosen = 0.0, float("-inf"), ids
         for place in range(prefix.n_complete, len(ids)):
             rest = "".join(pieces[place:])
@@ -119,7 +120,4 @@ def without_broken_bytes(text: str) -> str:
     return text.replace(" \ufffd", "").replace("\ufffd", "")
 
 
-@functools.lru_cache(maxsize=8)
-def speller_of(tokenizer: "TextTokenizer") -> PrefixSpeller:
-    """Return the speller of a tokenizer."""
-    return PrefixSpeller(tokenizer)
+speller_of = functools.lru_cache(maxsize=8)(PrefixSpeller)

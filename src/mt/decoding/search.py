@@ -10,7 +10,7 @@ quarter of the batch, because removing each at once would copy the caches of all
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -52,7 +52,7 @@ def search(
     With prefixes, one for each sentence, translations begin with them.
     """
     if options.beam_size == 1:
-        return [[hypothesis] for hypothesis in greedy_search(model, src_tokens, options, prefixes=prefixes)]
+        return [[hypothesis] for hypothesis in greedy_search(model, src_tokens, options, prefixes)]
     return beam_search(model, src_tokens, options, prefixes)
 
 
@@ -68,15 +68,10 @@ def sample(
 
     The random numbers depend on `sentences`, the batch without specials and padding, and on each draw's number.
     """
-    sampling = options.sampling
-    assert sampling is not None
+    assert options.sampling is not None
     longest = max(_length_bounds(model, src_tokens, options)) + 1
-    uniform = uniform_numbers(sampling.seed, sentences, numbers, longest, src_tokens.device)
-
-    def draw(log_probs: Tensor, rows: Tensor, position: int) -> Tensor:
-        return draw_tokens(log_probs, sampling, uniform[rows, position])
-
-    return greedy_search(model, src_tokens, options, draw, prefixes)
+    uniform = uniform_numbers(options.sampling.seed, sentences, numbers, longest, src_tokens.device)
+    return greedy_search(model, src_tokens, options, prefixes, uniform)
 
 
 def log_probs_of(logits: Tensor) -> Tensor:
@@ -101,76 +96,51 @@ def _ban_repetitions(logits: Tensor, tokens: Tensor, size: int) -> None:
     logits[rows, ngrams[rows, places, -1]] = -math.inf
 
 
-class _Forced:
-    """Tokens that translations begin with.
-
-    Attributes:
-        tokens: (B, P); -1 beyond the end of a prefix.
-        lengths: (B,); -1 for a sentence without prefix.
-    """
-
-    def __init__(self, prefixes: Sentences, batch_size: int, device: torch.device) -> None:
-        if not prefixes:  # made on the device, since a copy would wait for it
-            self.tokens = torch.full((batch_size, 0), -1, device=device)
-            self.lengths = torch.full((batch_size,), -1, device=device)
-            return
-        longest = max(map(len, prefixes))
-        self.tokens = torch.tensor([[*row, *[-1] * (longest - len(row))] for row in prefixes], device=device)
-        self.lengths = torch.tensor([len(row) or -1 for row in prefixes], device=device)
-
-    def select(self, rows: Tensor) -> None:
-        self.tokens, self.lengths = self.tokens[rows], self.lengths[rows]
-
-    def apply(self, log_probs: Tensor, length: int) -> None:
-        """Leave only the forced token in log-probabilities (B, W, V) behind `length` tokens; it costs nothing."""
-        if length < self.tokens.shape[1]:
-            rows = (self.tokens[:, length] >= 0).nonzero()[:, 0]
-            log_probs[rows] = -math.inf
-            log_probs[rows, :, self.tokens[rows, length]] = 0.0
-
-    def ended(self, length: int) -> Tensor | None:
-        """Return True (B,) for sentences whose prefix has just ended; None where there cannot be any."""
-        return None if length > self.tokens.shape[1] else self.lengths == length
-
-
-def _next_log_probs(
-    logits: Tensor, options: SearchOptions, tokens: Tensor, bounds: Tensor, min_bound: int, forced: _Forced
-) -> Tensor:
-    """Return log-probabilities (B, W, V) from logits (B * W, V), minus infinity where a rule forbids a token.
-
-    Args:
-        logits: of the token behind those of each hypothesis.
-        options: have the rules.
-        tokens: those of the hypotheses so far (B, W, T), without SOS.
-        bounds: maximum lengths (B,).
-        min_bound: the smallest, known to the host so that the mask is computed only where it matters.
-        forced: tokens to begin with.
-    """
-    length = tokens.shape[2]
-    if 0 < options.no_repeat_ngram_size <= length:
-        _ban_repetitions(logits, tokens, options.no_repeat_ngram_size)
-    if length < options.min_length:
-        logits[:, EOS_ID] = -math.inf
-    log_probs = log_probs_of(logits).view(len(bounds), -1, logits.shape[-1])
-    if length >= min_bound:
-        end = log_probs[:, :, EOS_ID].clone()
-        log_probs.masked_fill_((bounds <= length)[:, None, None], -math.inf)
-        log_probs[:, :, EOS_ID] = end
-    forced.apply(log_probs, length)
-    return log_probs
-
-
-class _ActiveRows:
+class _Rows:
     """The rows of a batch that are still computed.
 
     Attributes:
         sentences: (B,), each row's index in the original batch.
         done: (B,), True where search is over, though the row may still be computed.
+        bounds: (B,), maximum lengths of the translations.
+        forced: (B, P), tokens that translations begin with; -1 beyond the end of a prefix.
+        n_forced: (B,), the number of these; -1 for a sentence without prefix.
     """
 
-    def __init__(self, batch_size: int, device: torch.device) -> None:
-        self.sentences = torch.arange(batch_size, device=device)
-        self.done = torch.zeros(batch_size, dtype=torch.bool, device=device)
+    def __init__(self, limits: Sequence[int], prefixes: Sentences, device: torch.device) -> None:
+        self.sentences = torch.arange(len(limits), device=device)
+        self.done = torch.zeros(len(limits), dtype=torch.bool, device=device)
+        self.bounds = torch.tensor(limits, device=device)
+        self._min_bound = min(limits)  # known to the host so that their mask is computed only where it matters
+        if prefixes:
+            longest = max(map(len, prefixes))
+            self.forced = torch.tensor([[*row, *[-1] * (longest - len(row))] for row in prefixes], device=device)
+            self.n_forced = torch.tensor([len(row) or -1 for row in prefixes], device=device)
+        else:  # made on the device, since a copy would wait for it
+            self.forced = torch.full((len(limits), 0), -1, device=device)
+            self.n_forced = torch.full((len(limits),), -1, device=device)
+
+    def next_log_probs(self, logits: Tensor, tokens: Tensor, options: SearchOptions) -> Tensor:
+        """Return log-probabilities (B, W, V) from logits (B * W, V), minus infinity where a rule forbids a token.
+
+        The logits are those of the token behind the hypotheses' `tokens` (B, W, T), without SOS. Forced ones cost
+        nothing.
+        """
+        length = tokens.shape[2]
+        if 0 < options.no_repeat_ngram_size <= length:
+            _ban_repetitions(logits, tokens, options.no_repeat_ngram_size)
+        if length < options.min_length:
+            logits[:, EOS_ID] = -math.inf
+        log_probs = log_probs_of(logits).view(len(self.bounds), -1, logits.shape[-1])
+        if length >= self._min_bound:
+            end = log_probs[:, :, EOS_ID].clone()
+            log_probs.masked_fill_((self.bounds <= length)[:, None, None], -math.inf)
+            log_probs[:, :, EOS_ID] = end
+        if length < self.forced.shape[1]:
+            rows = (self.forced[:, length] >= 0).nonzero()[:, 0]
+            log_probs[rows] = -math.inf
+            log_probs[rows, :, self.forced[rows, length]] = 0.0
+        return log_probs
 
     def drop_done(self) -> tuple[int, Tensor | None]:
         """Return the number of sentences not done, and the rows to keep (None: all)."""
@@ -178,7 +148,8 @@ class _ActiveRows:
         if 4 * active > 3 * len(self.done):
             return active, None
         rows = torch.nonzero_static(~self.done, size=active)[:, 0]  # of a known size, so nothing waits for a GPU
-        self.sentences, self.done = self.sentences[rows], self.done[rows]
+        of_rows = self.sentences, self.done, self.bounds, self.forced, self.n_forced
+        self.sentences, self.done, self.bounds, self.forced, self.n_forced = (x[rows] for x in of_rows)
         return active, rows
 
 
@@ -187,39 +158,36 @@ def greedy_search(
     model: Model,
     src_tokens: Tensor,
     options: SearchOptions,
-    draw: Callable[[Tensor, Tensor, int], Tensor] | None = None,
     prefixes: Sentences = (),
+    uniform: Tensor | None = None,
 ) -> list[Hypothesis]:
-    """Append the likeliest token to each translation until EOS, or one drawn from (log_probs, rows, position)."""
+    """Append the likeliest token to each translation until EOS, or draw one with uniform numbers (B, T)."""
     limits = _length_bounds(model, src_tokens, options)
-    bounds = torch.tensor(limits, device=src_tokens.device)  # (B,)
+    rows = _Rows(limits, prefixes, src_tokens.device)
     ids = torch.full((len(limits), max(limits) + 1), EOS_ID, device=src_tokens.device)
     totals = torch.zeros(len(limits), device=src_tokens.device)
-    forced = _Forced(prefixes, len(limits), src_tokens.device)
     state: Any = model.start(src_tokens)
-    rows = _ActiveRows(len(limits), src_tokens.device)
     tokens = torch.full_like(rows.sentences, SOS_ID)  # (B,)
     active = len(limits)
     while active:
         length = state.position
         logits = model.step(tokens[:, None], state)  # (B, V)
         so_far = ids[rows.sentences, None, :length]  # (B, 1, T)
-        log_probs = _next_log_probs(logits, options, so_far, bounds, min(limits), forced)[:, 0]  # (B, V)
-        if draw is None:
+        log_probs = rows.next_log_probs(logits, so_far, options)[:, 0]  # (B, V)
+        if uniform is None or options.sampling is None:
             best, tokens = (x[:, 0] for x in block_topk(log_probs, 1))
         else:
-            tokens = draw(log_probs, rows.sentences, length)
+            tokens = draw_tokens(log_probs, options.sampling, uniform[rows.sentences, length])
             best = log_probs.gather(1, tokens[:, None])[:, 0]
         # With NaN, EOS may never be chosen, not even at the bound.
-        ended = (tokens == EOS_ID) | (bounds <= length) | ~best.isfinite()
+        ended = (tokens == EOS_ID) | (rows.bounds <= length) | ~best.isfinite()
         tokens = tokens.masked_fill(rows.done | ended, EOS_ID)
         ids[rows.sentences, length] = tokens
         totals[rows.sentences] += best.masked_fill(rows.done, 0.0)
         rows.done |= ended
         active, kept = rows.drop_done()
         if kept is not None and active:
-            tokens, bounds = tokens[kept], bounds[kept]
-            forced.select(kept)
+            tokens = tokens[kept]
             state.select(kept, torch.zeros_like(tokens)[:, None])
     return [
         Hypothesis.of(row[: row.index(EOS_ID)], total, options.length_penalty)
@@ -236,10 +204,8 @@ def beam_search(
     So do fairseq and CTranslate2. A sentence is done earlier where no live prefix can change its n best.
     """
     limits = _length_bounds(model, src_tokens, options)
-    bounds = torch.tensor(limits, device=src_tokens.device)  # (B,)
-    forced = _Forced(prefixes, len(limits), src_tokens.device)
+    rows = _Rows(limits, prefixes, src_tokens.device)
     finished = Finished(len(limits), options, src_tokens.device)
-    rows = _ActiveRows(len(limits), src_tokens.device)
     beam = Beam(len(limits), src_tokens.device)
     left: list[tuple[Tensor, Finished]] = []  # read at the end, since reading waits for a GPU
     state: Any = model.start(src_tokens)
@@ -248,19 +214,18 @@ def beam_search(
         # 1. Score all continuations of all live hypotheses, and take the best.
         logits = model.step(beam.tokens[:, :, -1], state)  # (B * W, V)
         so_far = beam.tokens[:, :, 1:]  # (B, W, T)
-        log_probs = _next_log_probs(logits, options, so_far, bounds, min(limits), forced)  # (B, W, V)
-        beam.extend(log_probs, options.beam_size, forced.ended(beam.length))
+        log_probs = rows.next_log_probs(logits, so_far, options)  # (B, W, V)
+        prefix_ended = rows.n_forced == beam.length if beam.length <= rows.forced.shape[1] else None
+        beam.extend(log_probs, options.beam_size, prefix_ended)
         # 2. Those with EOS are finished.
         finished.add(beam.ends & ~rows.done[:, None], beam.ending_log_probs, beam.ending_tokens)
-        rows.done |= _is_over(finished, beam.best_live, beam.length + 1, bounds, options)
+        rows.done |= _is_over(finished, beam.best_live, beam.length + 1, rows.bounds, options)
         # 3. Sentences that are done leave the batch.
         sentences, done = rows.sentences, rows.done
         active, kept = rows.drop_done()
         if kept is not None:
             leaving = torch.nonzero_static(done, size=len(done) - active)[:, 0]
             left.append((sentences[leaving], finished.rows(leaving)))
-            bounds = bounds[kept]
-            forced.select(kept)
             finished = finished.rows(kept)
         # 4. The others are the next live hypotheses; the caches follow the ones they continue.
         state.select(kept, beam.advance(kept))

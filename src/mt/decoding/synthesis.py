@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from mt.console import log, progress
-from mt.decoding.candidates import lines_at_once
+from mt.decoding.candidates import closest, lines_at_once
 from mt.decoding.engine import SearchOptions
-from mt.decoding.reranking import closest
 from mt.decoding.translator import Translator
 from mt.errors import InputError
 from mt.metrics.pairwise import utility_for

@@ -7,7 +7,7 @@ translation would become too long. Placeholders, which the model would have to c
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,9 +16,8 @@ import numpy as np
 
 from mt.data.tokenizer import EOS_ID, SPACE, SPECIALS
 from mt.decoding.alignment import Unit
-from mt.decoding.engine import Engine, Hypothesis, SearchOptions
+from mt.decoding.engine import Hypothesis, SearchOptions, Sentences
 from mt.decoding.prefix import Prefix
-from mt.decoding.runaway import search_without_loops
 from mt.text.words import IN_WORD
 
 if TYPE_CHECKING:
@@ -65,20 +64,18 @@ class TermSearch:
     """Search for translations that have given terms.
 
     Args:
-        engine: searches, and gives the costs of tokens.
+        search: returns hypotheses of sentences, which begin with their prefixes.
+        costs: yields log-probabilities as `Engine.next_log_probs` does.
         tokenizer: of the target language.
-        first: the token with which all translations begin, if there is one.
         is_spaced: whether the target language writes spaces between words.
         aligned: aligns the words of a translation to the source.
-        lag: positions by which attention follows the token that it aligns.
     """
 
-    engine: Engine
+    search: Callable[[Sequence[Sentence], SearchOptions], list[list[Hypothesis]]]
+    costs: Callable[[Sentences, Sentences], "Iterator[np.ndarray]"]
     tokenizer: "TextTokenizer"
-    first: Sequence[int]
     is_spaced: bool
     aligned: Aligned = lambda *_: ()
-    lag: int = 0
 
     def __post_init__(self) -> None:
         pieces = self.tokenizer.tokens(range(self.tokenizer.vocab_size))
@@ -141,12 +138,12 @@ class TermSearch:
     ) -> dict[int, list[_Job]]:
         """Return how the next term of each sentence could stand in its best hypothesis."""
         begun = []
-        costs = self._costs((sentence.source, best[row].ids) for row, sentence in sentences.items())
+        costs = self.costs([sentence.source for sentence in sentences.values()], [best[row].ids for row in sentences])
         for (row, sentence), own in zip(sentences.items(), costs, strict=True):
             room = longest(sentence.source, options) - 2  # for the token behind the term
             begun += [(row, ids) for ids in self._places(sentence, best[row], fixed[row], room, own)]
         jobs: dict[int, list[_Job]] = {row: [] for row in sentences}
-        costs = self._costs((sentences[row].source, ids) for row, ids in begun)
+        costs = self.costs([sentences[row].source for row, _ in begun], [ids for _, ids in begun])
         for (row, ids), own in zip(begun, costs, strict=True):
             following = int(np.where(self._ends_word, own[-1], _IMPOSSIBLE).argmax())
             cost = float(own[range(len(ids) + 1), [*ids, following]].sum()) - given.get(row, 0.0)
@@ -208,36 +205,24 @@ class TermSearch:
         self, sentences: Sequence[Sentence], jobs: dict[int, list[_Job]], rows: Sequence[int], options: SearchOptions
     ) -> list[list[Hypothesis]]:
         """Search on from every job of some rows, and return hypotheses of whole translations."""
-        going = [(sentences[row].source, [*self.first, *job.ids]) for row in rows for job in jobs[row] if not job.ended]
-        options = replace(options, n_best=1, scores=True)
-        sources, begun = [source for source, _ in going], [ids for _, ids in going]
-        found = iter(search_without_loops(self.engine, sources, options, begun) if going else [])
+        going = [
+            sentences[row]._replace(prefix=Prefix(forced=job.ids)) for row in rows for job in jobs[row] if not job.ended
+        ]
+        found = iter(self.search(going, replace(options, n_best=1, scores=True)))
         results = []
         for row in rows:
             hypotheses = []
             for job in jobs[row]:
-                ids, log_prob, attention = job.ids, job.log_prob, None
-                if not job.ended:
-                    [rest] = next(found)
-                    ids, log_prob = rest.ids[len(self.first) :], log_prob + rest.log_prob
-                    attention = rest.attention and rest.attention[len(self.first) + self.lag :]
-                whole = Hypothesis.of(ids, log_prob, options.length_penalty)
-                hypotheses.append(replace(whole, attention=attention))
+                [rest] = [Hypothesis(job.ids, 0.0, 0.0)] if job.ended else next(found)
+                whole = Hypothesis.of(rest.ids, job.log_prob + rest.log_prob, options.length_penalty)
+                hypotheses.append(replace(whole, attention=rest.attention))
             results.append(hypotheses)
         return results
 
     def _given(self, sentences: dict[int, Sentence]) -> dict[int, float]:
         """Return the log-probability of the prefix of each sentence that has one, which a completion's is without."""
         begun = {row: list(sentence.prefix.forced) for row, sentence in sentences.items() if sentence.prefix.forced}
-        costs = self._costs((sentences[row].source, ids) for row, ids in begun.items())
+        costs = self.costs([sentences[row].source for row in begun], list(begun.values()))
         return {
             row: float(own[range(len(ids)), ids].sum()) for (row, ids), own in zip(begun.items(), costs, strict=True)
         }
-
-    def _costs(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> "Iterator[np.ndarray]":
-        """Yield log-probabilities (T + 1, V) of the next token behind each part of sources' translations."""
-        sources, targets = [], []
-        for source, target in pairs:
-            sources.append(source)
-            targets.append([*self.first, *target])
-        return (costs[len(self.first) :] for costs in self.engine.next_log_probs(sources, targets))

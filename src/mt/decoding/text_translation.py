@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mt.data.eval_texts import EvalText
-from mt.decoding.candidates import distinct, lines_at_once
+from mt.decoding.candidates import distinct, lines_at_once, rerank_mbr
 from mt.decoding.engine import SearchOptions
-from mt.decoding.reranking import rerank_mbr
 from mt.decoding.translator import Translator
 from mt.metrics.pairwise import utility_for
 from mt.metrics.scores import bleu_tokenizer, corpus_bleu

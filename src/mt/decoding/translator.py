@@ -1,7 +1,7 @@
 """Translation of strings: tokenizer, engine, and what joins them."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice, repeat
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from mt.console import log
 from mt.data.inline_terms import encode_with_terms
-from mt.data.sentence_format import NO_TAGS, OUR_FORMAT, SentenceFormat, Tags
+from mt.data.sentence_format import NO_TAGS, SentenceFormat, Tags
 from mt.data.terms import Terms
 from mt.data.tokenizer import TokenizerPair, normalized
-from mt.decoding.alignment import Unit, align_part, align_units
+from mt.decoding.alignment import Unit, align_units
 from mt.decoding.candidates import Candidate, Part
-from mt.decoding.engine import DistributedEngine, Engine, Hypothesis, SearchOptions
+from mt.decoding.engine import DistributedEngine, Engine, Hypothesis, SearchOptions, Sentences
 from mt.decoding.long_input import parts_of
 from mt.decoding.prefix import Prefix, speller_of, without_broken_bytes
 from mt.decoding.runaway import search_without_loops
@@ -42,51 +42,26 @@ class Translator:
 
     engine: Engine
     tokenizers: TokenizerPair
-    max_source_tokens: int  # the model's limit, specials counted; longer lines are translated in parts
-    target_langs: Sequence[str]  # that the model translates into
-    format: SentenceFormat = OUR_FORMAT  # with the source language, once it is known
-    chosen: str | None = None  # one of target_langs; None where it is still to be chosen with `to`
-    source_langs: Sequence[str] = ()  # that the model translates from; empty if unknown
-    pairs: Collection[tuple[str, str]] = ()  # of a source and a target language that it was trained on
-    guided: bool = False  # one attention head has learned word alignment
+    settings: TranslationSettings
     preprocessing: Preprocessing = NO_PREPROCESSING  # of case and spelling, before translation
-    max_positions: int | None = None  # of a translation, SOS counted; None where unlimited
+    source_lang: str = ""  # of the text; empty where the model has one or it is unknown
+    chosen: str | None = None  # one of the target languages; None where it is still to be chosen with `to`
     glossary: "Glossary | None" = None  # terms that translations must have
     inline_terms: bool = True  # in the source, where the model was trained for that; attention would show them
+    format: SentenceFormat = field(init=False)  # with the source language, once it is known
     tags: Tags = field(init=False)  # ask for the target language; empty where the model knows one language
     separator: str = field(init=False)  # joins sentences of the output
 
-    @classmethod
-    def of(
-        cls,
-        engine: Engine,
-        tokenizers: TokenizerPair,
-        settings: TranslationSettings,
-        preprocessing: Preprocessing = NO_PREPROCESSING,
-    ) -> "Translator":
-        """Return a translator with the settings of a model."""
-        return cls(
-            engine,
-            tokenizers,
-            settings.max_source_tokens,
-            settings.target_langs,
-            settings.sentence_format,
-            source_langs=settings.source_langs,
-            pairs=settings.trained_pairs,
-            guided=settings.guided,
-            preprocessing=preprocessing,
-            max_positions=settings.max_positions,
-        )
-
     def __post_init__(self) -> None:
-        self.chosen = self.chosen or (self.target_langs[0] if len(self.target_langs) == 1 else None)
-        several = len(self.target_langs) > 1
+        languages = self.settings.target_langs
+        self.chosen = self.chosen or (languages[0] if len(languages) == 1 else None)
+        self.format = self.settings.sentence_format.of_source(self.source_lang)
         undecided = self.chosen is None or (self.format.names_source and not self.format.source_lang)
-        self.tags = NO_TAGS if undecided else self.format.tags(self.tokenizers, self.chosen or "", several)
+        self.tags = NO_TAGS if undecided else self.format.tags(self.tokenizers, self.chosen or "", len(languages) > 1)
         self._first = self.tags.target([])
         if self.format.source_lang and self.chosen:
             _ = self._terms  # reports an unusable glossary now; without a source language, only once terms are needed
-        self._limit = self.max_source_tokens - 2 - len(self.tags.source([]))
+        self._limit = self.settings.max_source_tokens - 2 - len(self.tags.source([]))
         self.separator = " " if self.chosen is None or is_spaced(self.chosen) else ""
 
     @cached_property
@@ -107,15 +82,15 @@ class Translator:
             InputError: the model does not have that language, or has several and none is named, or the direction would
                 translate a language into itself.
         """
-        source = source_lang or self.format.source_lang
-        if source_lang and self.source_langs:
-            source = chosen_language(self.source_langs, source_lang, "source")
+        source, languages = source_lang or self.format.source_lang, self.settings.source_langs
+        if source_lang and languages:
+            source = chosen_language(languages, source_lang, "source")
         elif not source and self.format.names_source:
-            chosen_language(self.source_langs, None, "source")  # raises
+            chosen_language(languages, None, "source")  # raises
         if self.chosen is not None and target_lang in (None, self.chosen) and source == self.format.source_lang:
             return self
-        target = chosen_language(self.target_langs, target_lang or self.chosen)
-        into = replace(self, chosen=target, format=self.format.of_source(source))
+        target = chosen_language(self.settings.target_langs, target_lang or self.chosen)
+        into = replace(self, chosen=target, source_lang=source)
         if into.is_zero_shot and source == target:
             raise InputError(f"the text is in {source} already, and so would be the translation", "choose another --to")
         return into
@@ -127,7 +102,8 @@ class Translator:
     @property
     def is_zero_shot(self) -> bool:
         """True if the model was not trained on this pair of languages."""
-        return bool(self.pairs and self.format.source_lang) and (self.format.source_lang, self.chosen) not in self.pairs
+        pairs = self.settings.trained_pairs
+        return bool(pairs and self.format.source_lang) and (self.format.source_lang, self.chosen) not in pairs
 
     @property
     def target_lang(self) -> str:
@@ -189,8 +165,8 @@ class Translator:
         termed = [sentences[row] for row in rows]
         options = replace(options, attention=options.attention or self.glossary is not None)  # which places terms
         wide = replace(options, n_best=options.beam_size, scores=True)
-        spaced, lag = bool(self.separator), int(self.guided)
-        search = TermSearch(self.engine, self.tokenizers.target, self._first, spaced, self._aligned, lag)
+        tokenizer, spaced = self.tokenizers.target, bool(self.separator)
+        search = TermSearch(self._search_freely, self._costs, tokenizer, spaced, self._aligned)
         completed = search.complete(termed, self._search_freely(termed, wide), options, self._longest)
         found |= zip(rows, (hypotheses[: options.n_best] for hypotheses in completed), strict=True)
         return [found[row] for row in range(len(sentences))]
@@ -201,9 +177,12 @@ class Translator:
         sources = [sentence.source for sentence in sentences]
         found = search_without_loops(self.engine, sources, options, forced if any(forced) else ())
         n_first = len(self._first)
-        if n_first or self.guided:  # a guided head aligns a token when it reads it, one position later
-            n_rows = n_first + self.guided
-            found = [[hypothesis.without_first(n_first, n_rows) for hypothesis in each] for each in found]
+        if n_first or self.settings.guided:  # a guided head aligns a token when it reads it, one position later
+            n_rows = n_first + self.settings.guided
+            found = [
+                [replace(h, ids=h.ids[n_first:], attention=h.attention and h.attention[n_rows:]) for h in each]
+                for each in found
+            ]
         return found
 
     def _begin(
@@ -220,16 +199,16 @@ class Translator:
             if text.strip() and len(parts) > 1:
                 raise InputError(f"line {number} has a prefix, and is longer than the model takes", "split this line")
             for source in islice(remaining, len(parts)):
-                longest, costs = self._longest(source, options), partial(self._next_log_probs, source)
+                longest, costs = self._longest(source, options), partial(self._costs, [source])
                 begun.append(speller_of(self.tokenizers.target).spell(text, longest, costs, f"of line {number}"))
         return begun
 
     def _longest(self, source: Sequence[int], options: SearchOptions) -> int:
-        return options.longest(len(source) + 2, self.max_positions) - len(self._first)
+        return options.longest(len(source) + 2, self.settings.max_positions) - len(self._first)
 
-    def _next_log_probs(self, source: Sequence[int], target: Sequence[int]) -> "NDArray[np.float32]":
-        [costs] = self.engine.next_log_probs([source], [[*self._first, *target]])
-        return costs[len(self._first) :]
+    def _costs(self, sources: Sentences, targets: Sentences) -> "Iterator[NDArray[np.float32]]":
+        costs = self.engine.next_log_probs(sources, [[*self._first, *target] for target in targets])
+        return (rows[len(self._first) :] for rows in costs)
 
     def best(self, lines: Sequence[str], options: SearchOptions) -> list[str]:
         """Return the best translation of each line, without warnings about long lines."""
@@ -259,13 +238,18 @@ class Translator:
             decoded = self.tokenizers.target.decode(part.target).strip()
             text = decoded if len(decoded) == len(text) else text
         positions = defaultdict(int, zip(*starts, strict=True))
-        units = align_part(self.tokenizers, self.tags, source, text, part)
-        return [unit.moved(positions) for unit in units]
+        return [unit.moved(positions) for unit in self._align_part(source, text, part)]
 
     def _aligned(self, sentence: Sentence, hypothesis: Hypothesis) -> list[Unit]:
         target, ids = self.tokenizers.target.decode(hypothesis.ids).strip(), hypothesis.ids
-        part = Part(sentence.source, ids, hypothesis.attention)
-        return align_part(self.tokenizers, self.tags, sentence.text, target, part)
+        return self._align_part(sentence.text, target, Part(sentence.source, ids, hypothesis.attention))
+
+    def _align_part(self, source: str, target: str, part: Part) -> list[Unit]:
+        """Align the words of a part by its attention, without that to the source's tags."""
+        span = slice(len(self.tags.before), len(part.source) - len(self.tags.after))
+        pieces = self.tokenizers.source.tokens(part.source[span]), self.tokenizers.target.tokens(part.target)
+        rows = None if part.attention is None else [row[span] for row in part.attention]
+        return align_units(source, target, pieces, rows)
 
     def _preprocessed(self, line: str, prefix: str = "") -> Preprocessed:
         """Return a line with case and spelling restored; a prefix decides the case of its translation instead."""

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt.config.model import ModelConfig
-from mt.model.cache import KeyValueCache, KeyValues
+from mt.model.decoder_state import KeyValueCache, KeyValues
 from mt.model.linear import Linear
 from mt.model.packing import Packing
 from mt.model.positions import rotated
@@ -110,11 +110,6 @@ def attention_mask(pad: Tensor | None) -> Tensor | None:
     Here and in `additive_mask` our convention, True at padding, becomes torch's.
     """
     return None if pad is None else ~pad[:, None, None, :]
-
-
-def additive_mask(hidden: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a mask to add to attention scores, built once for all layers: minus infinity where `hidden` is True."""
-    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -math.inf)
 
 
 class SelfAttention(nn.Module):

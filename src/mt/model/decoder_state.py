@@ -3,13 +3,77 @@
 B sentences   W hypotheses per sentence   C slots of the caches   H heads   K = d_model / H   S source positions
 """
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from mt.model.attention import additive_mask
-from mt.model.cache import KeyValueCache, KeyValues
+
+@dataclass(frozen=True)
+class KeyValues:
+    """Projected keys and values, each (B, H, S, K)."""
+
+    keys: Tensor
+    values: Tensor
+
+    def select(self, rows: Tensor) -> "KeyValues":
+        """Select rows of the batch, in any number and order."""
+        return KeyValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+
+
+class KeyValueCache:
+    """One layer's keys and values of the target so far, in slots shared by all hypotheses of a sentence.
+
+    A step fills one slot per hypothesis. Nothing moves when a hypothesis continues another one: a mask shows each
+    hypothesis the slots of its own past (`DecoderState`). The buffers are (B, H, C, K).
+    """
+
+    def __init__(self) -> None:
+        self.keys = self.values = torch.empty(0)
+
+    @property
+    def capacity(self) -> int:
+        return self.keys.shape[2] if self.keys.dim() == 4 else 0
+
+    def append(self, used: int, new: KeyValues) -> KeyValues:
+        """Write (B, H, W, K) after the `used` slots and return all filled slots (B, H, used + W, K)."""
+        end = used + new.keys.shape[2]
+        if end > self.capacity:
+            self.keys, self.values = (
+                _reallocate(buffer, new.keys, used, max(64, 2 * end)) for buffer in (self.keys, self.values)
+            )
+        self.keys[:, :, used:end] = new.keys
+        self.values[:, :, used:end] = new.values
+        return KeyValues(self.keys[:, :, :end], self.values[:, :, :end])
+
+    def select_sentences(self, rows: Tensor, used: int) -> None:
+        """Keep the given rows of the batch."""
+        self.keys, self.values = (
+            _reallocate(buffer.index_select(0, rows), buffer[: len(rows)], used, self.capacity)
+            for buffer in (self.keys[:, :, :used], self.values[:, :, :used])
+        )
+
+    def compact(self, slots: Tensor) -> None:
+        """Move slots (B, C') to the front."""
+        index = slots[:, None, :, None].expand(-1, self.keys.shape[1], -1, self.keys.shape[3])
+        for buffer in (self.keys, self.values):
+            buffer[:, :, : slots.shape[1]] = buffer.gather(2, index)
+
+
+def _reallocate(buffer: Tensor, like: Tensor, used: int, capacity: int) -> Tensor:
+    """Copy the used slots into a new buffer of this capacity; its other dimensions are those of `like`."""
+    batch, heads, _, width = like.shape
+    new = like.new_empty(batch, heads, capacity, width)
+    if used:
+        new[:, :, :used] = buffer[:, :, :used]
+    return new
+
+
+def additive_mask(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a mask to add to attention scores, built once for all layers: minus infinity where `hidden` is True."""
+    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -math.inf)
 
 
 class Prompt:
@@ -68,7 +132,15 @@ class DecoderState:
             origins: (B', W'), the hypothesis of its sentence that each new one continues.
         """
         if rows is not None:
-            self._select_sentences(rows)
+            self.source = [key_values.select(rows) for key_values in self.source]
+            if self.source_mask is not None:
+                self.source_mask = self.source_mask[rows]
+            if self.prompt is not None:
+                self.prompt.lengths = self.prompt.lengths[rows]
+            if self.visible is not None:
+                self.visible = self.visible[rows]
+            for cache in self.caches:
+                cache.select_sentences(rows, self.used)
         if self.visible is None:
             if origins.shape[1] == 1:
                 return
@@ -99,17 +171,6 @@ class DecoderState:
         """Count the position and the slots of a step."""
         self.position += 1
         self.used += width
-
-    def _select_sentences(self, rows: Tensor) -> None:
-        self.source = [key_values.select(rows) for key_values in self.source]
-        if self.source_mask is not None:
-            self.source_mask = self.source_mask[rows]
-        if self.prompt is not None:
-            self.prompt.lengths = self.prompt.lengths[rows]
-        if self.visible is not None:
-            self.visible = self.visible[rows]
-        for cache in self.caches:
-            cache.select_sentences(rows, self.used)
 
     def _reclaim(self) -> None:
         """Drop slots in no hypothesis's past, if that frees half of them; otherwise the caches grow."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mt.config.model import ModelConfig
-from mt.model.dropout import Dropout
+from mt.model.layers import Dropout
 from mt.model.packing import PAD_ID
 from mt.model.positions import added_positions
 

@@ -73,21 +73,12 @@ class Packing:
             used_on: the device that `send` will copy the packing to; None: it stays with the tokens.
         """
         batch, length = tokens.shape
-        used_on = used_on or tokens.device
         pad = tokens == PAD_ID
+        starts = sentence_starts((~pad).sum(dim=1)) if has_flash_attention(used_on or tokens.device) else None
         if not pad.any():
-            return cls.full(batch, length, tokens.device, used_on)
+            return cls((batch, length), torch.arange(length, device=tokens.device).repeat(batch), None, starts)
         real, empty = (marks.flatten().nonzero()[:, 0] for marks in (~pad, pad))
-        starts = sentence_starts((~pad).sum(dim=1)) if has_flash_attention(used_on) else None
         return cls((batch, length), real % length, Padding.of(pad, real, empty), starts)
-
-    @classmethod
-    def full(cls, batch: int, length: int, device: torch.device, used_on: torch.device | None = None) -> "Packing":
-        """Return the packing, on `device`, of sentences of one length; `used_on` as of `of`."""
-        positions = torch.arange(length, device=device).repeat(batch)
-        has_kernel = has_flash_attention(used_on or device)
-        starts = torch.arange(batch + 1, dtype=torch.int32, device=device) * length if has_kernel else None
-        return cls((batch, length), positions, None, starts)
 
     @property
     def pad(self) -> Tensor | None:

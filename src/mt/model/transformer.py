@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from mt.config.model import ModelConfig
-from mt.model.attention import Links, additive_mask
-from mt.model.decoder_state import DecoderState
+from mt.model.attention import Links
+from mt.model.decoder_state import DecoderState, additive_mask
 from mt.model.embedding import Embedding, token_embeddings
 from mt.model.initialization import initialize
 from mt.model.layers import DecoderLayer, EncoderLayer, final_norm

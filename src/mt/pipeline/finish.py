@@ -172,7 +172,7 @@ class _TrainedModel:
         if converted is not None:
             return open_converted(converted, settings, self.tokenizers, EngineChoice()).translator
         engine = TorchEngine(self.model, settings.batch_tokens)
-        return Translator.of(engine, self.tokenizers, settings, preprocessing)
+        return Translator(engine, self.tokenizers, settings, preprocessing)
 
     def score(
         self, config: Config, converted: ModelDir | None = None, preprocessing: Preprocessing = NO_PREPROCESSING

@@ -89,7 +89,7 @@ class Validator:
         signature = bleu_signature(config.evaluation, [text.target_lang for text in self.texts])
         loss = self._loss(model)
         engine = DistributedEngine(TorchEngine(model, config.decoding.batch_tokens), self.distributed)
-        translator = Translator.of(engine, self.tokenizers, TranslationSettings.of(config))
+        translator = Translator(engine, self.tokenizers, TranslationSettings.of(config))
         options = SearchOptions(
             beam_size=1, max_length=config.longest_translation, max_length_ratio=config.decoding.max_length_ratio
         )

@@ -17,7 +17,7 @@ from mt.decoding.attention_weights import Attention, align_words, read_attention
 from mt.decoding.engine import EngineChoice
 from mt.extras.reporting.attention_map import attention_image, attention_page
 from mt.model.attention import attend, attention_mask, split_heads
-from mt.model.cache import KeyValues
+from mt.model.decoder_state import KeyValues
 from mt.model.packing import Packing
 from mt.storage.run_dir import RunDir
 

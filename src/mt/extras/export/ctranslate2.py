@@ -42,9 +42,8 @@ def write_ctranslate2(job: ExportJob, folder: Path, card: str, number_format: st
         return _compare_probabilities(job, folder)
     # CPUs do not compute in float16.
     compute_type = "float32" if number_format == "float16" else "default"
-    limits = (settings.max_positions, settings.batch_tokens)
-    engine = CTranslate2Engine(folder, tokenizers, *limits, compute_type=compute_type)
-    translator = Translator.of(engine, tokenizers, settings)
+    engine = CTranslate2Engine(folder, tokenizers, settings, compute_type=compute_type)
+    translator = Translator(engine, tokenizers, settings)
     return check.compare(
         f"CTranslate2, {number_format}",
         settings.search,

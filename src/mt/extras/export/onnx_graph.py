@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mt.extras.export.common import position_table, rotation_table
 from mt.model.attention import SelfAttention, attend, attention_mask, split_heads
-from mt.model.cache import KeyValues
+from mt.model.decoder_state import KeyValues
 from mt.model.layers import DecoderLayer, EncoderLayer
 from mt.model.packing import PAD_ID
 from mt.model.positions import rotated

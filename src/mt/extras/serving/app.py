@@ -4,11 +4,14 @@ https://docs.libretranslate.com describes the API; an error is {"error": "one se
 """
 
 import asyncio
+import hashlib
 import hmac
+import json
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
-from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -25,11 +28,11 @@ from mt.extras.documents.formats import FORMATS
 from mt.extras.serving import requests
 from mt.extras.serving.files import Files
 from mt.extras.serving.limits import Limits, Metrics, RateLimit, RequestError
-from mt.extras.serving.pages import api_description, web_page
 from mt.extras.serving.service import Direction, Service
 from mt.text.languages import language_name
 
 _T = TypeVar("_T")
+_GET = ["GET", "HEAD"]
 _Admit = Callable[[Request, dict[str, Any]], None]
 
 
@@ -58,7 +61,13 @@ def create_app(
     rate = RateLimit(limits.requests_per_minute)
 
     def admit(request: Request, fields: dict[str, Any]) -> None:
-        _admit(request, str(fields.get("api_key") or ""), keys, rate)
+        """Refuse a request without one of the API keys, if there are any, or beyond the rate limit."""
+        key, address = str(fields.get("api_key") or ""), request.client.host if request.client else ""
+        encoded = key.encode(errors="replace")  # JSON can contain lone surrogates
+        if keys and not any(hmac.compare_digest(encoded, known.encode()) for known in keys):
+            rate.take(address)  # or keys could be guessed at full speed
+            raise RequestError(403, "this API key is not known here" if key else "an API key is needed")
+        rate.take(key if keys else address)
 
     _add_pages(app)
     _add_info_routes(app, service, metrics, limits, {"keyRequired": bool(keys), "suggestions": suggestions is not None})
@@ -96,7 +105,6 @@ def _add_text_routes(app: FastAPI, service: Service, limits: Limits, admit: _Adm
 
 def _add_document_routes(app: FastAPI, documents: Files, limits: Limits, admit: _Admit) -> None:
     """Add the routes of documents: translate one, ask for the progress, download the translation."""
-    get = partial(app.api_route, methods=["GET", "HEAD"])
 
     @app.post("/translate_file")
     async def translate_file(request: Request) -> dict[str, Any]:
@@ -112,11 +120,11 @@ def _add_document_routes(app: FastAPI, documents: Files, limits: Limits, admit: 
             answer["detectedLanguage"] = {"confidence": job.detected[1], "language": job.detected[0]}
         return answer
 
-    @get("/file_progress/{name}")
+    @app.api_route("/file_progress/{name}", methods=_GET)
     async def progress(name: str) -> dict[str, int]:
         return documents.progress.get(name, {"sentences": 0, "translated": 0})
 
-    @get("/download_file/{name}")
+    @app.api_route("/download_file/{name}", methods=_GET)
     async def download_file(name: str) -> FileResponse:
         path = documents.path(name)
         headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
@@ -125,39 +133,56 @@ def _add_document_routes(app: FastAPI, documents: Files, limits: Limits, admit: 
 
 def _add_pages(app: FastAPI) -> None:
     """Add the web page, and the description of the API for people and for programs."""
-    get = partial(app.api_route, methods=["GET", "HEAD"])
-    pages, description = {"/": web_page("page"), "/docs": web_page("docs")}, api_description()
+    pages = {"/": _web_page("page"), "/docs": _web_page("docs")}
+    description: dict[str, Any] = json.loads(_content("spec.json"))
 
-    @get("/")
-    @get("/docs")
+    @app.api_route("/", methods=_GET)
+    @app.api_route("/docs", methods=_GET)
     async def show_page(request: Request) -> HTMLResponse:
         page, headers = pages[request.scope["route"].path]
         return HTMLResponse(page, headers=headers)
 
-    @get("/spec")
+    @app.api_route("/spec", methods=_GET)
     async def spec() -> dict[str, Any]:
         return description
+
+
+def _web_page(name: str) -> tuple[str, dict[str, str]]:
+    """Return a web page, one self-contained file, and its headers with a strict content security policy."""
+    page, style, script = (_content(file) for file in (f"{name}.html", "page.css", f"{name}.js"))
+    style_hash, script_hash = (
+        f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (style, script)
+    )
+    return page.replace("STYLE", style).replace("SCRIPT", script), {
+        "Content-Security-Policy": f"default-src 'none'; style-src {style_hash}; script-src {script_hash}; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+    }
+
+
+def _content(name: str) -> str:
+    return (files("mt.extras.serving") / "web" / name).read_text(encoding="utf-8")
 
 
 def _add_info_routes(
     app: FastAPI, service: Service, metrics: Metrics, limits: Limits, switches: dict[str, bool]
 ) -> None:
     """Add the routes that take no text: health, metrics, languages and settings."""
-    get = partial(app.api_route, methods=["GET", "HEAD"])
 
-    @get("/health")
+    @app.api_route("/health", methods=_GET)
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
-    @get("/metrics")
+    @app.api_route("/metrics", methods=_GET)
     async def show_metrics() -> Response:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    @get("/languages")
+    @app.api_route("/languages", methods=_GET)
     async def languages() -> list[dict[str, Any]]:
         return service.languages()
 
-    @get("/frontend/settings")
+    @app.api_route("/frontend/settings", methods=_GET)
     async def settings() -> dict[str, Any]:
         default = service.default
         return {
@@ -174,16 +199,6 @@ def _add_info_routes(
             "fileLimit": limits.file,
             "models": service.models(),
         }
-
-
-def _admit(request: Request, key: str, keys: Collection[str], rate: RateLimit) -> None:
-    """Refuse a request without one of the API keys, if there are any, or beyond the rate limit."""
-    encoded = key.encode(errors="replace")  # JSON can contain lone surrogates
-    address = request.client.host if request.client else ""
-    if keys and not any(hmac.compare_digest(encoded, known.encode()) for known in keys):
-        rate.take(address)  # or keys could be guessed at full speed
-        raise RequestError(403, "this API key is not known here" if key else "an API key is needed")
-    rate.take(key if keys else address)
 
 
 async def _until_disconnect(request: Request, work: Awaitable[_T]) -> _T:

@@ -26,17 +26,13 @@ MAX_MEMORY = 600_000_000  # bytes
 NO_MEMORY = 12  # exit code
 
 
-def main(
-    name: str, output: str, columns: str, source_lang: str, target_lang: str, characters: str, is_known: str
-) -> None:
+def main(name: str, output: str, characters: str, options: str) -> None:
     """Translate a document of the current directory; a failure is an object with `error` and `status`.
 
     Args:
         name, output: the files.
-        columns: of a table.
-        source_lang, target_lang: the languages.
         characters: how many there may be.
-        is_known: empty if the source language is only a guess.
+        options: of `translate_document`, as JSON.
     """
 
     def translate(texts: list[str], aligned: bool) -> "list[tuple[str, Sequence[Unit]]]":
@@ -59,15 +55,10 @@ def main(
             import resource
 
             resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
-        source, languages = Path(name), (source_lang, target_lang)
-        if _is_plain(source):
-            _translate_plain(source, Path(output), translate, languages, show_sample)
+        source, wanted = Path(name), json.loads(options)
+        if document_format(source) is None:
+            _translate_plain(source, Path(output), translate, wanted["languages"], show_sample)
         else:
-            wanted: dict[str, Any] = {
-                "columns": columns or None,
-                "languages": languages,
-                "check_source": bool(is_known),
-            }
             translate_document(source, Path(output), translate, **wanted, show_sample=show_sample)
     except MtError as error:
         sentence = f"{error.message}; {error.hint}" if error.hint else error.message
@@ -77,16 +68,6 @@ def main(
     print(json.dumps(end), flush=True)
 
 
-def _is_plain(source: Path) -> bool:
-    """Return True for plain text, False for another document; `InputError` if the name does not say its kind."""
-    if document_format(source) is not None:
-        return False
-    if source.suffix.lower() != ".txt":
-        endings = ", ".join(f".{kind}" for kind in ("txt", *FORMATS))
-        raise InputError(f"{source}: the kind of this document is unknown", f"name it with one of {endings}")
-    return True
-
-
 def _translate_plain(
     source: Path,
     output: Path,
@@ -94,7 +75,10 @@ def _translate_plain(
     languages: tuple[str, str],
     show_sample: Callable[[str], None],
 ) -> None:
-    """Translate plain text, whose line breaks stay."""
+    """Translate plain text, whose line breaks stay; it is an InputError if the name does not say that it is text."""
+    if source.suffix.lower() != ".txt":
+        endings = ", ".join(f".{kind}" for kind in ("txt", *FORMATS))
+        raise InputError(f"{source}: the kind of this document is unknown", f"name it with one of {endings}")
     text = decode_utf8(source.read_bytes(), str(source))
     body = text.removeprefix("\ufeff")
     lines = body.splitlines(keepends=True)

@@ -128,11 +128,12 @@ class Files:
         """Run the child process and answer its questions; it is killed when this is cancelled."""
         direction, _ = await self._service.direction("", job.source, job.target)
         language = direction.source if direction else job.target
-        arguments = (job.path.name, job.output.name, job.columns, language, job.target)
+        is_known = job.source != "auto"
+        wanted = {"columns": job.columns or None, "languages": (language, job.target), "check_source": is_known}
+        arguments = (job.path.name, job.output.name, str(self._limits.file_characters), json.dumps(wanted))
         paths = (str(Path(__file__).resolve().parents[3]), *filter(None, sys.path))
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "mt.extras.serving.document_process"),
-            *(*arguments, str(self._limits.file_characters), "" if job.source == "auto" else "known"),
+            *(sys.executable, "-P", "-m", "mt.extras.serving.document_process", *arguments),
             cwd=job.path.parent,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             stdin=asyncio.subprocess.PIPE,

@@ -57,7 +57,7 @@ class _Token(NamedTuple):
 
 def html_lines(text: str) -> Iterator[str | Line]:
     """Split HTML into verbatim markup and lines."""
-    tokens = list(_Tokenizer().tokens(text))
+    tokens = list(_tokens(text))
     pairs = _pairs(tokens)
     content, elements, open_elements = "", list[Element](), dict[int, Element]()
     for number, token in enumerate(tokens):
@@ -135,53 +135,46 @@ class OpenElements:
         return name
 
 
-class _Tokenizer:
-    """A tokenizer that knows which elements are not translated."""
+def _tokens(text: str) -> Iterator[_Token]:
+    elements, position = OpenElements(), 0
+    while match := _MARKUP.search(text, position):
+        if match.start() > position:
+            yield _Token("verbatim" if elements.untranslated else "text", text[position : match.start()])
+        depth = len(elements.untranslated)
+        yield _markup(match[0], elements)
+        position = match.end()
+        if len(elements.untranslated) > depth and elements.untranslated[-1] in RAW_ENDS:
+            end = RAW_ENDS[elements.untranslated[-1]].search(text, position)
+            start, position = position, end.start() if end else len(text)
+            if position > start:
+                yield _Token("verbatim", text[start:position])
+    if position < len(text):
+        yield _Token("verbatim" if elements.untranslated else "text", text[position:])
 
-    def __init__(self) -> None:
-        self._open = OpenElements()
 
-    def tokens(self, text: str) -> Iterator[_Token]:
-        position, untranslated = 0, self._open.untranslated
-        while match := _MARKUP.search(text, position):
-            yield from self._text(text[position : match.start()])
-            depth = len(untranslated)
-            yield self._markup(match[0])
-            position = match.end()
-            if len(untranslated) > depth and untranslated[-1] in RAW_ENDS:
-                end = RAW_ENDS[untranslated[-1]].search(text, position)
-                raw = text[position : end.start() if end else len(text)]
-                yield from self._text(raw)
-                position += len(raw)
-        yield from self._text(text[position:])
-
-    def _text(self, text: str) -> Iterator[_Token]:
-        if text:
-            yield _Token("verbatim" if self._open.untranslated else "text", text)
-
-    def _markup(self, markup: str) -> _Token:
-        """Classify a piece of markup and update the open elements."""
-        verbatim = _Token("verbatim", markup)
-        tag = _TAG.fullmatch(markup)
-        if tag is None:
-            is_comment = markup.startswith("<!--")
-            return _Token("void", markup) if is_comment and not self._open.untranslated else verbatim
-        name, is_empty, was_untranslated = tag[2].lower(), False, bool(self._open.untranslated)
-        if tag[1]:
-            self._open.close(name)
-            if was_untranslated:
-                return verbatim
-        else:
-            attributes, is_empty = _attributes(tag[3])
-            if not is_empty:
-                refused = attributes.get("translate", "").lower() == "no"
-                refused |= "notranslate" in attributes.get("class", "").lower().split()
-                self._open.open(name, refused or name in UNTRANSLATED)
-        if self._open.untranslated:
+def _markup(markup: str, elements: OpenElements) -> _Token:
+    """Classify a piece of markup and update the open elements."""
+    verbatim = _Token("verbatim", markup)
+    tag = _TAG.fullmatch(markup)
+    if tag is None:
+        is_comment = markup.startswith("<!--")
+        return _Token("void", markup) if is_comment and not elements.untranslated else verbatim
+    name, is_empty, was_untranslated = tag[2].lower(), False, bool(elements.untranslated)
+    if tag[1]:
+        elements.close(name)
+        if was_untranslated:
             return verbatim
-        if name in ("img", "wbr"):
-            return _Token("void", markup)
-        return _Token("close" if tag[1] else "open", markup, name) if name in INLINE and not is_empty else verbatim
+    else:
+        attributes, is_empty = _attributes(tag[3])
+        if not is_empty:
+            refused = attributes.get("translate", "").lower() == "no"
+            refused |= "notranslate" in attributes.get("class", "").lower().split()
+            elements.open(name, refused or name in UNTRANSLATED)
+    if elements.untranslated:
+        return verbatim
+    if name in ("img", "wbr"):
+        return _Token("void", markup)
+    return _Token("close" if tag[1] else "open", markup, name) if name in INLINE and not is_empty else verbatim
 
 
 def _attributes(text: str) -> tuple[dict[str, str], bool]:
