@@ -78,9 +78,7 @@ def _wrapped(old: str, new: str, has_spaces: bool) -> str:
             width += 1
     else:
         wrapped = [line.strip() for line in re.findall(_CUT.format(width), new)]
-    outside = re.fullmatch(r"(\s*).*?(\s*)", old, re.DOTALL)
-    assert outside is not None
-    return new if lines == 1 else outside[1] + ("\r\n" if "\r\n" in old else "\n").join(wrapped) + outside[2]
+    return new if lines == 1 else old.replace(old.strip(), ("\r\n" if "\r\n" in old else "\n").join(wrapped), 1)
 
 
 def scan_markdown(source: str) -> Spliced:

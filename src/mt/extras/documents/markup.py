@@ -3,18 +3,11 @@
 import html
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from mt.errors import InputError
 from mt.extras.documents.splicing import Span, Spliced
-from mt.extras.serving.html_lines import (
-    ATTRIBUTE,
-    INLINE,
-    RAW_ENDS,
-    UNTRANSLATED,
-    VOID,
-    OpenElements,
-    html_lines,
-)
+from mt.extras.serving.html_lines import ATTRIBUTE, INLINE, RAW_ENDS, UNTRANSLATED, VOID, OpenElements, html_lines
 
 _TOKEN = re.compile(
     r"""<!--.*?-->|<!\[CDATA\[(?P<cdata>.*?)\]\]>|<\?.*?\?>|<!(?:"[^"]*"|'[^']*'|[^'">])*>
@@ -183,18 +176,18 @@ def _escaped(_: str, text: str) -> str:
     return html.escape(text, quote=False).replace('"', "&quot;")
 
 
-def check_xml(content: bytes, place: str) -> None:
-    """Refuse XML that is malformed, or that declares entities, which could grow without bounds or read files.
+def parse_xml(content: bytes, place: str) -> Any:
+    """Return the root of XML.
 
     Raises:
-        InputError: it is one of these.
+        InputError: it is malformed, or declares entities, which could grow without bounds or read files.
     """
     from lxml import etree
 
     if re.search(rb"<!ENTITY", content.replace(b"\x00", b"")):
         raise InputError(f"{place}: declares entities of its own, which are not expanded", "save it without a DTD")
     try:
-        etree.fromstring(content, etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False))
+        return etree.fromstring(content, etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False))
     except etree.XMLSyntaxError as error:
         if error.code == etree.ErrorTypes.ERR_NO_MEMORY:
             raise MemoryError from None

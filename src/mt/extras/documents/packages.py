@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from mt.errors import InputError
 from mt.extras.documents.formats import decode_utf8
-from mt.extras.documents.markup import DOCX, HTML, ODF, PPTX, Markup, check_xml, scan
+from mt.extras.documents.markup import DOCX, HTML, ODF, PPTX, Markup, parse_xml, scan
 from mt.extras.documents.segments import Segment
 from mt.extras.documents.splicing import Spliced
 from mt.text.archives import refuse_unsafe_zip
 
 _MAX_BYTES = 500_000_000  # of all parts, unpacked
+_MANIFEST = "META-INF/manifest.xml"  # of OpenDocument
 
 # The parts with text, and their markup.
 _PARTS: dict[str, tuple[str, Markup]] = {
@@ -42,11 +43,13 @@ class Package:
         parts = {}
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                _check(archive, place)
+                refuse_unsafe_zip(archive, place, _MAX_BYTES)
+                if _MANIFEST in archive.namelist() and b"encryption-data" in archive.read(_MANIFEST):
+                    raise InputError(f"{place}: protected by a password", "save it without one")
                 for info in archive.infolist():
                     name, part = info.filename, _unpacked(archive, info)  # all, to find damage before the work
                     if re.fullmatch(pattern, name):
-                        check_xml(part, f"{place}: {name}")
+                        parse_xml(part, f"{place}: {name}")
                         parts[name] = scan(decode_utf8(part, f"{place}: {name}"), markup, name)
         except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, ValueError, zlib.error) as error:
             raise InputError(f"{place}: damaged, or no .{kind} file ({error})", "save it again") from None
@@ -80,10 +83,3 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
         if part.read(1):
             raise zipfile.BadZipFile(f"{info.filename} is larger than it claims")
     return content
-
-
-def _check(archive: zipfile.ZipFile, place: str) -> None:
-    refuse_unsafe_zip(archive, place, _MAX_BYTES)
-    manifest = "META-INF/manifest.xml"  # of OpenDocument
-    if manifest in archive.namelist() and b"encryption-data" in archive.read(manifest):
-        raise InputError(f"{place}: protected by a password", "save it without one")

@@ -1,5 +1,6 @@
 """Documents that are rewritten in place: all that is not translated keeps its bytes."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -63,7 +64,7 @@ class Spliced:
                     escaped = f"{first.quote}{self.escape(self.source[first.start : first.end], new)}{first.quote}"
                     changes += [(span.start, span.end, escaped if span is first else "") for span in spans]
         parts, end = [], 0
-        for start, stop, new in sorted(self._merged(blocks, changes)):
+        for start, stop, new in sorted(self._merged(sorted(blocks), sorted(changes))):
             parts += [self.source[end:start], new]
             end = stop
         return "".join([*parts, self.source[end:]])
@@ -72,23 +73,16 @@ class Spliced:
         self, blocks: list[tuple[int, int, str]], changes: list[tuple[int, int, str]]
     ) -> Iterator[tuple[int, int, str]]:
         """Yield all changes, those of attributes within a block as part of its new text."""
-        rest = iter(sorted(changes))
-        change = next(rest, None)
-        for start, stop, text in sorted(blocks):
-            within = []
-            while change is not None and change[0] < stop:
-                if change[0] < start:
-                    yield change
-                else:
-                    within.append(change)
-                change = next(rest, None)
+        last = 0
+        for start, stop, text in blocks:
+            first, previous = bisect_left(changes, (start,)), last
+            last = bisect_left(changes, (stop,))
+            yield from changes[previous:first]
             # The longest first, as it may begin with another.
-            for old, new in sorted(self._tags(within), key=lambda tag: -len(tag[0])):
+            for old, new in sorted(self._tags(changes[first:last]), key=lambda tag: -len(tag[0])):
                 text = text.replace(old, new)
             yield start, stop, text
-        if change is not None:
-            yield change
-        yield from rest
+        yield from changes[last:]
 
     def _tags(self, changes: Sequence[tuple[int, int, str]]) -> Iterator[tuple[str, str]]:
         """Yield each tag whose attributes change, up to the quotation mark of the last, before and after."""

@@ -86,10 +86,9 @@ class Table:
 
     def _translated_rows(self) -> list[int]:
         """Return the rows whose target is empty, unless the source itself is replaced."""
-        numbered = list(enumerate(self.rows))[self.first :]
-        with_text = [(number, row) for number, row in numbered if len(row) > self.column and row[self.column].strip()]
-        empty = [number for number, row in with_text if len(row) <= self.target or not row[self.target].strip()]
-        return [number for number, _ in with_text] if self.target == self.column else empty
+        in_place, numbered = self.target == self.column, list(enumerate(self.rows))[self.first :]
+        with_source = [(number, row) for number, row in numbered if _has_text(row, self.column)]
+        return [number for number, row in with_source if in_place or not _has_text(row, self.target)]
 
     def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
         """Return the table with translations."""
@@ -131,6 +130,10 @@ def _written(row: list[str], dialect: dict[str, Any]) -> str:
     output = io.StringIO(newline="")
     csv.writer(output, lineterminator="\r\n", **dialect).writerow(row)  # it quotes a cell with one of these
     return output.getvalue().removesuffix("\r\n")
+
+
+def _has_text(row: list[str], column: int) -> bool:
+    return len(row) > column and bool(row[column].strip())
 
 
 def _column(name: str, header: list[str], place: str) -> int:
