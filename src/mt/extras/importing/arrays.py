@@ -43,7 +43,7 @@ def describe(
     except (KeyError, IndexError) as error:
         raise InputError(f"{folder}: it has no {error}, so this is another architecture") from None
     _refuse_damaged(folder, heads, (source, target, output, inner, *positions))
-    d_model, layers = source.shape[1], [_layers(tensors, side) for side in SIDES]
+    d_model = source.shape[1]
     if scale not in (0, 1) and abs(scale - d_model**0.5) > 1e-3:
         raise InputError(f"{folder}: its embeddings are multiplied by {scale:g}, and ours by the root of d_model or 1")
     if rotary and any(name in tensors for name in tables):
@@ -56,7 +56,7 @@ def describe(
         "d_model": d_model,
         **{f"{side}_attention_heads": heads for side in SIDES},
         **{f"{side}_ffn_dim": len(inner) // (1 + is_gated) for side in SIDES},
-        **{f"{side}_layers": count for side, count in zip(SIDES, layers, strict=True)},
+        **{f"{side}_layers": _layers(tensors, side) for side in SIDES},
         "activation_function": activation,
         "scale_embedding": bool(scale),
         "tie_word_embeddings": torch.equal(target, output),

@@ -1,6 +1,5 @@
 """Models of the Hugging Face hub: a name becomes a local folder."""
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -25,8 +24,6 @@ def find_folder(name: str) -> Path:
         raise InputError(f"{name}: a file, not a folder or an .npz file of Marian", "name the folder of the model")
     if path.exists() or not _NAME.fullmatch(name):
         raise InputError(f"{name}: no such folder", "name a folder, or a model of the hub as OWNER/NAME")
-    if importlib.util.find_spec("huggingface_hub") is None:
-        raise InputError(f"{name}: no such folder, and huggingface_hub is not installed", "pip install huggingface_hub")
     try:
         folder = _download(name)
         if not _has_weights(folder) and (revision := _converted_revision(name)):

@@ -18,8 +18,8 @@ from mt.extras.export.common import OWN
 from mt.extras.importing.huggingface import read_plan
 from mt.extras.importing.marian import find_npz, read_marian
 from mt.extras.importing.pruning import prune
-from mt.extras.importing.safe_tensors import Tensors, open_safetensors
-from mt.extras.importing.weights import Plan, read_weights
+from mt.extras.importing.safe_tensors import open_safetensors
+from mt.extras.importing.weights import read_weights
 from mt.storage.run_dir import ModelDir, RunDir
 
 
@@ -83,22 +83,18 @@ def _read(
     place = Path(origin).resolve()
     named = place.parent.name if folder.is_file() else place.name
     name = re.sub(r"[^A-Za-z0-9._-]", "-", named).strip("._-")[:100] or "imported"
-    plan, tensors = _plan(folder, name, source_langs, target_langs)
-    with torch.device("meta"):
-        model = build_model(plan.config, plan.tokenizers)
-    return plan.config, plan.tokenizers, read_weights(tensors, plan, model)
-
-
-def _plan(folder: Path, name: str, source_langs: Sequence[str], target_langs: Sequence[str]) -> tuple[Plan, Tensors]:
-    """Read a folder of any of the formats but its large tensors."""
     if (folder / "model.bin").is_file():
         from mt.extras.importing.ctranslate2 import read_ctranslate2
 
-        return read_ctranslate2(folder, name, source_langs, target_langs)
-    if not (folder / "config.json").is_file() and (npz := find_npz(folder)):
-        return read_marian(npz, name, source_langs, target_langs)
-    tensors = open_safetensors(folder)
-    return read_plan(folder, name, source_langs, target_langs), tensors
+        plan, tensors = read_ctranslate2(folder, name, source_langs, target_langs)
+    elif not (folder / "config.json").is_file() and (npz := find_npz(folder)):
+        plan, tensors = read_marian(npz, name, source_langs, target_langs)
+    else:
+        tensors = open_safetensors(folder)
+        plan = read_plan(folder, name, source_langs, target_langs)
+    with torch.device("meta"):
+        model = build_model(plan.config, plan.tokenizers)
+    return plan.config, plan.tokenizers, read_weights(tensors, plan, model)
 
 
 def _refuse_options(folder: Path, config: Config, sources: Sequence[str], targets: Sequence[str]) -> None:

@@ -19,10 +19,10 @@ from torch import Tensor
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.errors import InputError
 from mt.extras.importing.arrays import SIDES, add_start, describe
-from mt.extras.importing.huggingface import Family, make_plan
+from mt.extras.importing.huggingface import Description
 from mt.extras.importing.safe_tensors import COPY_AGAIN, Tensors
 from mt.extras.importing.vocabularies import marian_vocabulary
-from mt.extras.importing.weights import Plan
+from mt.extras.importing.weights import Family, Plan
 from mt.model.positions import SinusoidalPositions
 from mt.text.languages import base_language
 
@@ -91,10 +91,10 @@ def read_marian(
     theirs, ours, _ = describe(path, tensors, flags)
     models, (source, target) = _vocabularies(folder, source_langs, target_langs)
     add_start(tensors, theirs, len(target))
-    source, target = ([*pieces, "<pad>"] for pieces in (source, target))
-    vocabulary = marian_vocabulary(models, source, None if source == target else target)
+    ids = [{piece: i for i, piece in enumerate([*pieces, "<pad>"])} for pieces in (source, target)]
+    vocabulary = marian_vocabulary(models, ids[0], None if source == target else ids[1])
     family = Family({**ours, "source_format": "text </s>"})
-    plan = make_plan(folder, name, theirs, {}, vocabulary, family, source_langs, target_langs)
+    plan = Description(folder, name, theirs, {}, vocabulary, family).plan(source_langs, target_langs)
     return plan, Tensors(path, tensors)
 
 

@@ -25,12 +25,14 @@ def _conversion(folder: Path) -> str:
     return f"python -c {subprocess.list2cmdline([program]) if os.name == 'nt' else shlex.quote(program)}"
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the content of a JSON file that holds an object.
+def read_json(path: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the content of a JSON file that holds an object; of a missing one, the default.
 
     Raises:
-        InputError: there is no such file, or it is something else.
+        InputError: there is no such file and no default, or it is something else.
     """
+    if default is not None and not path.is_file():
+        return default
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:

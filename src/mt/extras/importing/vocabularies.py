@@ -87,45 +87,38 @@ def read_vocabulary(folder: Path, settings: Mapping[str, Any], one_matrix: bool)
     Raises:
         InputError: a file is missing or damaged, or tokens were added to the tokenizer.
     """
-    vocabulary = _read_vocabulary(folder, settings, one_matrix)
+    path, other = folder / "vocab.json", folder / "target_vocab.json"
+    if (folder / "source.spm").is_file():
+        is_separate = settings.get("separate_vocabs") or (other.is_file() and not one_matrix)
+        models = folder / "source.spm", folder / "target.spm"
+        vocabulary = marian_vocabulary(models, _read_ids(path), _read_ids(other) if is_separate else None)
+    else:
+        model = _model(folder / "sentencepiece.bpe.model")
+        if path.is_file():
+            pieces, kind = _read_ids(path), "m2m_100"
+            pieces |= {f"__{code}__": len(pieces) + i for i, code in enumerate(_M2M_100)}
+        else:
+            pieces, kind = _tokenizer_json(folder / "tokenizer.json"), "aligned"
+        vocabulary = Vocabulary((model, model), (pieces, pieces), _tags(pieces, kind))
     _refuse_added_tokens(folder, settings, vocabulary)
     return vocabulary
 
 
-def _read_vocabulary(folder: Path, settings: Mapping[str, Any], one_matrix: bool) -> Vocabulary:
-    if (folder / "source.spm").is_file():
-        models = _model(folder, "source.spm"), _model(folder, "target.spm")
-        pieces = _ids(folder / "vocab.json", read_json(folder / "vocab.json"))
-        path = folder / "target_vocab.json"
-        if settings.get("separate_vocabs") or (path.is_file() and not one_matrix):
-            return Vocabulary(models, (pieces, _ids(path, read_json(path))), {})
-        return Vocabulary(models, (pieces, pieces), _tags(pieces, "marian"))
-    model = _model(folder, "sentencepiece.bpe.model")
-    if (folder / "vocab.json").is_file():
-        pieces = _ids(folder / "vocab.json", read_json(folder / "vocab.json"))
-        pieces |= {f"__{code}__": len(pieces) + i for i, code in enumerate(_M2M_100)}
-        kind = "m2m_100"
-    else:
-        pieces, kind = _tokenizer_json(folder / "tokenizer.json"), "aligned"
-    return Vocabulary((model, model), (pieces, pieces), _tags(pieces, kind))
-
-
-def marian_vocabulary(models: tuple[Path, Path], source: Sequence[str], target: Sequence[str] | None) -> Vocabulary:
-    """Return a vocabulary of two SentencePiece models whose pieces have the ids of another file.
+def marian_vocabulary(
+    models: tuple[Path, Path], source: Mapping[str, int], target: Mapping[str, int] | None
+) -> Vocabulary:
+    """Return a vocabulary of two SentencePiece models whose pieces have the ids of other files.
 
     Args:
         models: the models of source and target.
-        source: the pieces by id.
+        source: the ids by piece.
         target: those of the target, if it has others.
 
     Raises:
         InputError: a SentencePiece model is missing.
     """
-    for path in models:
-        _model(path.parent, path.name)
-    pieces = {piece: i for i, piece in enumerate(source)}
-    of_target = pieces if target is None else {piece: i for i, piece in enumerate(target)}
-    return Vocabulary(models, (pieces, of_target), _tags(pieces, "marian") if target is None else {})
+    pieces = source, source if target is None else target
+    return Vocabulary((_model(models[0]), _model(models[1])), pieces, _tags(source, "marian") if target is None else {})
 
 
 def multilingual_vocabulary(folder: Path, names: Sequence[str]) -> tuple[Vocabulary, str] | None:
@@ -144,7 +137,7 @@ def multilingual_vocabulary(folder: Path, names: Sequence[str]) -> tuple[Vocabul
     pieces = {piece: i for i, piece in enumerate(names) if not _FILLING.fullmatch(piece)}
     for kind in ("m2m_100", "aligned"):
         if tags := _tags(pieces, kind):
-            model = _model(folder, "sentencepiece.bpe.model")
+            model = _model(folder / "sentencepiece.bpe.model")
             is_mbart = kind == "aligned" and any(code[2] == "_" for code in tags)
             return Vocabulary((model, model), (pieces, pieces), tags), "mbart" if is_mbart else "m2m_100"
     return None
@@ -152,8 +145,7 @@ def multilingual_vocabulary(folder: Path, names: Sequence[str]) -> tuple[Vocabul
 
 def _refuse_added_tokens(folder: Path, settings: Mapping[str, Any], vocabulary: Vocabulary) -> None:
     """Refuse tokens that are looked for before SentencePiece splits a text, which our tokenizers do not do."""
-    listed = read_json(folder / "added_tokens.json") if (folder / "added_tokens.json").is_file() else {}
-    state = read_json(folder / "tokenizer.json") if (folder / "tokenizer.json").is_file() else {}
+    listed, state = (read_json(folder / name, {}) for name in ("added_tokens.json", "tokenizer.json"))
     described, more = settings.get("added_tokens_decoder") or {}, state.get("added_tokens") or []
     try:
         tokens = [*described.values(), *more]
@@ -185,18 +177,22 @@ def _tokenizer_json(path: Path) -> dict[str, int]:
         raise InputError(f"{path}: not a tokenizer.json with a vocabulary") from None
 
 
+def _read_ids(path: Path) -> dict[str, int]:
+    return _ids(path, read_json(path))
+
+
 def _ids(path: Path, pieces: Mapping[str, Any]) -> dict[str, int]:
     if not all(type(i) is int for i in pieces.values()):
         raise InputError(f"{path}: its values are not the numbers of pieces")
     return dict(pieces)
 
 
-def _model(folder: Path, name: str) -> Path:
-    if not (folder / name).is_file():
-        raise InputError(f"{folder / name}: no such file", "the tokenizer's SentencePiece model belongs to the folder")
-    return folder / name
+def _model(path: Path) -> Path:
+    if not path.is_file():
+        raise InputError(f"{path}: no such file", "the tokenizer's SentencePiece model belongs to the folder")
+    return path
 
 
-def _tags(pieces: Mapping[str, int] | Sequence[str], kind: str) -> dict[str, str]:
+def _tags(pieces: Mapping[str, int], kind: str) -> dict[str, str]:
     matches = (_TAGS[kind].fullmatch(piece) for piece in pieces)
     return {match[1]: match[0] for match in matches if match}

@@ -8,8 +8,9 @@ V, U their and our vocabulary   D d_model   P positions
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,6 +31,23 @@ NEVER = -100.0  # bias of a row that only begins a translation; more would be ad
 
 
 @dataclass(frozen=True)
+class Family:
+    """An architecture.
+
+    Attributes:
+        model: keys of our model section.
+        offset: rows of their table of positions before the first position.
+        sinusoids: returns the table (P, D) of positions that are learned here but computed there.
+        sines_first: their sinusoids are all sines, then all cosines; ours alternate.
+    """
+
+    model: Mapping[str, Any]
+    offset: int = 0
+    sinusoids: Callable[[int, int], Tensor] | None = None
+    sines_first: bool = True
+
+
+@dataclass(frozen=True)
 class Plan:
     """A model to be made of a folder's weights.
 
@@ -38,11 +56,9 @@ class Plan:
         tokenizers: its tokenizers.
         source_rows, target_rows: for each of our ids (U,) the row of their embeddings.
         vocab_sizes: V of their source and target embeddings.
-        offset: rows of their table of positions before the first position.
-        sinusoids: returns the table (P, D) of positions that are learned here but computed there.
+        family: where their positions differ from ours.
         tied: their output is their target embeddings.
         one_matrix: so are their source embeddings.
-        sines_first: their sinusoids are all sines, then all cosines; ours alternate.
         exact: the folder is our own export: every row is a token's, and biases that we lack are zero.
     """
 
@@ -51,11 +67,9 @@ class Plan:
     source_rows: Tensor
     target_rows: Tensor
     vocab_sizes: tuple[int, int]
-    offset: int = 0
-    sinusoids: Callable[[int, int], Tensor] | None = None
-    tied: bool = True
-    one_matrix: bool = True
-    sines_first: bool = True
+    family: Family
+    tied: bool
+    one_matrix: bool
     exact: bool = False
 
 
@@ -76,7 +90,7 @@ def read_weights(tensors: Tensors, plan: Plan, model: TranslationModel) -> dict[
     """
     shape = plan.config.model
     dimensions = torch.arange(shape.d_model)
-    if shape.positions == "sinusoidal" and plan.sines_first:
+    if shape.positions == "sinusoidal" and plan.family.sines_first:
         dimensions = torch.cat([dimensions[::2], dimensions[1::2]]).argsort()
     weights, read = {}, set()
     for name, parameter in model.named_parameters():
@@ -98,10 +112,10 @@ def _read(tensors: Tensors, plan: Plan, name: str, shape: Sequence[int]) -> tupl
     module, _, kind = name.rpartition(".")
     side, _, part = module.partition("_embedding.")
     if part == "positions":
-        if plan.sinusoids is not None:
-            return plan.sinusoids(*shape), set()
-        their = f"model.{_SIDES[side]}.embed_positions.weight"
-        return tensors.read(their, (shape[0] + plan.offset, shape[1]))[plan.offset :], {their}
+        if plan.family.sinusoids is not None:
+            return plan.family.sinusoids(*shape), set()
+        their, offset = f"model.{_SIDES[side]}.embed_positions.weight", plan.family.offset
+        return tensors.read(their, (shape[0] + offset, shape[1]))[offset:], {their}
     if part == "norm":
         their = f"model.{_SIDES[side]}.layernorm_embedding.{kind}"
         return tensors.read(their, shape), {their}
