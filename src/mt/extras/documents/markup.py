@@ -32,24 +32,15 @@ _NO_FORMAT = re.compile(
 
 @dataclass(frozen=True)
 class Markup:
-    """The rules of a kind of markup.
+    """The elements of a kind of markup."""
 
-    Attributes:
-        blocks: elements whose beginning and end are those of a paragraph; None: all but `inline`.
-        inline: elements inside a paragraph.
-        skipped: elements whose text is not translated.
-        text: elements that hold the text of a paragraph; none: the paragraph itself.
-        runs: elements of a run, whose formatting is in an element `formats`; adjacent runs alike are one text.
-        harmless: elements that change nothing between two runs.
-    """
-
-    blocks: frozenset[str] | None = None
-    inline: frozenset[str] = frozenset()
-    skipped: frozenset[str] = frozenset()
-    text: frozenset[str] = frozenset()
-    runs: str = ""
-    formats: str = ""
-    harmless: frozenset[str] = frozenset()
+    blocks: frozenset[str] | None = None  # begin and end a paragraph; None: all but `inline`
+    inline: frozenset[str] = frozenset()  # stand inside a paragraph
+    skipped: frozenset[str] = frozenset()  # whose text is not translated
+    text: frozenset[str] = frozenset()  # hold the text of a paragraph; none: the paragraph itself
+    runs: str = ""  # a run; adjacent runs of the same formatting are one text
+    formats: str = ""  # the formatting of a run
+    harmless: frozenset[str] = frozenset()  # change nothing between two runs
 
 
 HTML = Markup(inline=INLINE | {"img", "wbr"}, skipped=UNTRANSLATED)

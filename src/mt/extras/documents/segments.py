@@ -29,17 +29,11 @@ _CONTROLS = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff
 
 @dataclass(frozen=True)
 class Segment:
-    """A paragraph, a cell or a title: texts to translate, with the formatting between them left out.
+    """A paragraph, a cell or a title: texts to translate, with the formatting between them left out."""
 
-    Attributes:
-        texts: pieces between which the formatting changes, in order.
-        place: says where it stands in the document, for messages.
-        parts: the same with the formatting as inline elements, where they can be moved; empty where they cannot.
-    """
-
-    texts: tuple[str, ...]
-    place: str
-    parts: Parts = ()
+    texts: tuple[str, ...]  # pieces between which the formatting changes, in order
+    place: str  # where it stands in the document, for messages
+    parts: Parts = ()  # the same with the formatting as inline elements, where they can be moved
 
 
 def columns_of(text: str) -> list[str]:
@@ -50,15 +44,10 @@ def columns_of(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Result:
-    """The translations of a document's segments.
+    """The translations of a document's segments."""
 
-    Attributes:
-        texts: for each segment the translated pieces, or its text with markup, or None where it stays as it was.
-        kept: place and reason of segments that stay.
-    """
-
-    texts: list[tuple[str, ...] | None]
-    kept: list[tuple[str, str]]
+    texts: list[tuple[str, ...] | None]  # translated pieces, or a text with its markup; None: the segment stays
+    kept: list[tuple[str, str]]  # place and reason of segments that stay
 
 
 def translate_segments(

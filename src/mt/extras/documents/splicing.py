@@ -11,36 +11,23 @@ from mt.extras.documents.segments import Segment
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of a document's source with its text; a piece may consist of several.
-
-    Attributes:
-        start, end: where it stands.
-        text: what is translated of it.
-        quote: written around the translation, for a stretch that includes quotation marks or should have them.
-    """
+    """A stretch of a document's source with its text; a piece may consist of several."""
 
     start: int
     end: int
-    text: str
-    quote: str = ""
+    text: str  # to translate
+    quote: str = ""  # written around the translation, for a stretch that includes quotation marks or should have them
 
 
 @dataclass
 class Spliced:
-    """Source text and the spans in it that are to be translated.
-
-    Attributes:
-        source: the whole document, or one part of it.
-        escape: writes a translated text in the document's syntax; it is given the source that it replaces, too.
-        segments, spans: aligned; of each piece of a segment, the spans whose joined text it is.
-        blocks: likewise; where a segment's text with its markup begins and ends, if that is known.
-    """
+    """Source text, a whole document or a part of it, and the spans in it that are to be translated."""
 
     source: str
-    escape: Callable[[str, str], str]
+    escape: Callable[[str, str], str]  # writes a translation in the document's syntax, given the source it replaces
     segments: list[Segment] = field(default_factory=list)
-    spans: list[list[list[Span]]] = field(default_factory=list)
-    blocks: list[tuple[int, int]] = field(default_factory=list)
+    spans: list[list[list[Span]]] = field(default_factory=list)  # of each segment's pieces, whose joined text it is
+    blocks: list[tuple[int, int]] = field(default_factory=list)  # where a segment with its markup stands, if known
 
     def add(self, pieces: list[list[Span]], place: str, block: tuple[int, int] = (0, 0), parts: Parts = ()) -> None:
         """Add a segment, unless no piece of it has a letter."""

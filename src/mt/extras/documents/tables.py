@@ -15,26 +15,16 @@ _MARK = re.compile(r"\ufeff?(?:sep=([^\w\s\"]|\t)\r?\n)?", re.IGNORECASE)  # `se
 
 @dataclass
 class Table:
-    """A table, and the columns to read and to fill.
+    """A table, and the columns to read and to fill."""
 
-    Attributes:
-        records: the rows as they stand in the file, with their line ends.
-        rows: their cells.
-        dialect: how the csv module reads them.
-        column, target: the columns, from 0; equal where a column is translated in place.
-        name: of a new column, else None.
-        first: the first row that is no header.
-        mark: what the file begins with before its first row: a byte order mark, a line `sep=;`, or nothing.
-    """
-
-    records: list[str]
-    rows: list[list[str]]
-    dialect: dict[str, Any]
-    column: int
-    target: int
-    name: str | None
-    first: int
-    mark: str
+    records: list[str]  # the rows as they stand in the file, with their line ends
+    rows: list[list[str]]  # their cells
+    dialect: dict[str, Any]  # how the csv module reads them
+    column: int  # the source, from 0
+    target: int  # the same where a column is translated in place
+    name: str | None  # of a new column
+    first: int  # the first row that is no header
+    mark: str  # a byte order mark and a line `sep=;` before the first row, if the file has them
 
     @classmethod
     def read(cls, content: str, kind: str, columns: str | None, place: str) -> "Table":

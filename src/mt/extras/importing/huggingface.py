@@ -61,21 +61,12 @@ def read_plan(folder: Path, name: str, source_langs: Sequence[str], target_langs
 
 @dataclass(frozen=True)
 class Description:
-    """A model of other software, described as in transformers' files.
-
-    Attributes:
-        folder: of the model.
-        name: of the model to be made.
-        theirs: the content of config.json.
-        settings: the content of tokenizer_config.json.
-        vocabulary: its tokenizers.
-        family: its architecture.
-    """
+    """A model of other software, described as in transformers' files."""
 
     folder: Path
-    name: str
-    theirs: Mapping[str, Any]
-    settings: Mapping[str, Any]
+    name: str  # of the model to be made
+    theirs: Mapping[str, Any]  # the content of config.json
+    settings: Mapping[str, Any]  # the content of tokenizer_config.json
     vocabulary: Vocabulary
     family: Family
 

@@ -33,17 +33,11 @@ _M2M_100 = (
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokenizers of a folder, before their languages are chosen.
+    """The tokenizers of a folder, before their languages are chosen."""
 
-    Attributes:
-        models: the SentencePiece models of source and target.
-        pieces: their ids by piece, of the source and the target vocabulary; the same object if shared.
-        tags: the piece that stands for a language, by language.
-    """
-
-    models: tuple[Path, Path]
-    pieces: tuple[Mapping[str, int], Mapping[str, int]]
-    tags: Mapping[str, str]
+    models: tuple[Path, Path]  # the SentencePiece models of source and target
+    pieces: tuple[Mapping[str, int], Mapping[str, int]]  # their ids by piece; the same object if shared
+    tags: Mapping[str, str]  # the piece that stands for a language, by language
 
     @property
     def shared(self) -> bool:

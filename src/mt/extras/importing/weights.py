@@ -32,45 +32,27 @@ NEVER = -100.0  # bias of a row that only begins a translation; more would be ad
 
 @dataclass(frozen=True)
 class Family:
-    """An architecture.
-
-    Attributes:
-        model: keys of our model section.
-        offset: rows of their table of positions before the first position.
-        sinusoids: returns the table (P, D) of positions that are learned here but computed there.
-        sines_first: their sinusoids are all sines, then all cosines; ours alternate.
-    """
+    """An architecture: keys of our model section, and differences between their positions and ours."""
 
     model: Mapping[str, Any]
-    offset: int = 0
-    sinusoids: Callable[[int, int], Tensor] | None = None
-    sines_first: bool = True
+    offset: int = 0  # rows of their table of positions before the first position
+    sinusoids: Callable[[int, int], Tensor] | None = None  # table (P, D) that is learned here but computed there
+    sines_first: bool = True  # their sinusoids are all sines, then all cosines; ours alternate
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A model to be made of a folder's weights.
-
-    Attributes:
-        config: its configuration.
-        tokenizers: its tokenizers.
-        source_rows, target_rows: for each of our ids (U,) the row of their embeddings.
-        vocab_sizes: V of their source and target embeddings.
-        family: where their positions differ from ours.
-        tied: their output is their target embeddings.
-        one_matrix: so are their source embeddings.
-        exact: the folder is our own export: every row is a token's, and biases that we lack are zero.
-    """
+    """A model to be made of a folder's weights."""
 
     config: Config
     tokenizers: TokenizerPair
-    source_rows: Tensor
+    source_rows: Tensor  # for each of our ids (U,) the row of their embeddings
     target_rows: Tensor
-    vocab_sizes: tuple[int, int]
+    vocab_sizes: tuple[int, int]  # V of their source and target embeddings
     family: Family
-    tied: bool
-    one_matrix: bool
-    exact: bool = False
+    tied: bool  # their output is their target embeddings
+    one_matrix: bool  # so are their source embeddings
+    exact: bool = False  # our own export: every row is a token's, and biases that we lack are zero
 
 
 def tensor2tensor_sinusoids(length: int, d_model: int) -> Tensor:
