@@ -15,8 +15,8 @@ from mt.console import log
 from mt.data.eval_texts import EvalText, read_texts
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError, MtError
-from mt.extras.export.bleu_check import BleuCheck
 from mt.extras.export.common import ExportJob, export_card, load_job, require_exportable
+from mt.extras.export.equivalence import BleuCheck
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import ModelDir, RunDir
