@@ -100,21 +100,19 @@ def check_choice(folder: ModelDir, choice: EngineChoice, others: Sequence[ModelD
         raise InputError(f"--compute-type {choice.compute_type} needs the CTranslate2 engine", hint)
     if choice.engine == "ctranslate2" and choice.device == "mps":
         raise InputError("--engine ctranslate2 does not run on mps", "use --device cpu, or --engine torch")
-    unsupported = _unsupported_by_ctranslate2(folder, others, choice)
+    unsupported = None
+    if others:
+        unsupported = "runs one model only"
+    elif choice.sampling:
+        unsupported = "does not draw reproducible samples"
+    elif run_of_checkpoint(folder) is not None:
+        unsupported = "does not run checkpoints"
     if unsupported is not None and choice.engine == "ctranslate2":
         raise InputError(f"--engine ctranslate2 {unsupported}", "leave it out")
     if unsupported is not None and choice.compute_type not in _TORCH_TYPES:
         message = f"--compute-type {choice.compute_type} needs the CTranslate2 engine, which {unsupported}"
         raise InputError(message, f"use one of {', '.join(FLOAT_TYPES)}")
     return unsupported
-
-
-def _unsupported_by_ctranslate2(folder: ModelDir, others: Sequence[ModelDir], choice: EngineChoice) -> str | None:
-    if others:
-        return "runs one model only"
-    if choice.sampling:
-        return "does not draw reproducible samples"
-    return "does not run checkpoints" if run_of_checkpoint(folder) is not None else None
 
 
 def _ctranslate2_device(choice: EngineChoice) -> str | None:

@@ -223,15 +223,10 @@ def start_differences(start: Config, config: Config) -> list[str]:
 def copy_weights(
     model: TranslationModel, tokenizers: TokenizerPair, start: LoadedModel, layers: InitLayers | None = None
 ) -> None:
-    """Copy all weights; in embeddings and output layer, the rows of pieces that both vocabularies have.
+    """Copy all weights of `start`, or of some of its layers, into a model with these tokenizers.
 
-    The row of a new piece becomes the mean of those into which the other tokenizer splits it (Hewitt 2021).
-
-    Args:
-        model: takes the weights.
-        tokenizers: of the model.
-        start: has the weights.
-        layers: those of its layers that the model takes; None: all.
+    In embeddings and output layer, rows of pieces that both vocabularies have are copied. The row of a new piece
+    becomes the mean of those into which the other tokenizer splits it (Hewitt 2021).
     """
     by_name = dict(start.model.named_parameters())
     # A decoder-only model has its decoder layers in `layers`.

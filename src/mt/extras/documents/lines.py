@@ -33,11 +33,7 @@ def scan_subtitles(source: str, is_vtt: bool, has_spaces: bool = True) -> Splice
     """Find the text of the cues of an .srt or .vtt file; lines of one cue are one text, those of speakers are not.
 
     In an .srt file text behind an empty line is the same cue's, in a .vtt file it may be a comment or a style sheet.
-
-    Args:
-        source: the file.
-        is_vtt: of WebVTT, where `&` and `<` are markup.
-        has_spaces: the target language writes spaces between words.
+    Only in the latter, `&` and `<` are markup. `has_spaces`: the target language writes spaces between words.
     """
     found = Spliced(source, partial(_cue_text, is_vtt=is_vtt, has_spaces=has_spaces))
     cue: list[tuple[int, int]] = []

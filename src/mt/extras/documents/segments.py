@@ -59,13 +59,7 @@ def translate_segments(
     """Translate all segments, each sentence once: those with inline elements whole, others piece by piece.
 
     A sentence whose placeholders do not all come back, once each, is translated piece by piece between them, and
-    between its inline elements.
-
-    Args:
-        segments: of one document.
-        translate: returns the translation of each of some sentences, with aligned words if asked.
-        languages: of source and target, for sentence ends.
-        show_sample: gets the beginning of the text before anything is translated.
+    between its inline elements. Before anything is translated, `show_sample` gets the beginning of the text.
     """
     if show_sample is not None:
         show_sample(" ".join(text for segment in segments for text in segment.texts)[:_SAMPLE])

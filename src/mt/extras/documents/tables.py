@@ -28,13 +28,7 @@ class Table:
 
     @classmethod
     def read(cls, content: str, kind: str, columns: str | None, place: str) -> "Table":
-        """Read a table.
-
-        Args:
-            content: its text.
-            kind: csv or tsv.
-            columns: SOURCE or SOURCE:TARGET, names of the header or numbers from 1.
-            place: the file, for messages.
+        """Read a table; `columns` is SOURCE or SOURCE:TARGET, names of the header or numbers from 1.
 
         Raises:
             InputError: `columns` is missing or names no column, or a quotation does not end.

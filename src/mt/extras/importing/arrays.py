@@ -22,11 +22,8 @@ def describe(
 ) -> tuple[dict[str, Any], dict[str, Any], bool]:
     """Return what transformers' config.json would say, keys of our model section, and the order of sinusoids.
 
-    Args:
-        folder: for messages.
-        tensors: the weights; learned positions remain among them.
-        flags: `activation`, `num_heads`, `pre_norm`, `scale_embeddings` and `self_attention/rotary_dim` as CTranslate2
-            has them.
+    The flags are `activation`, `num_heads`, `pre_norm`, `scale_embeddings` and `self_attention/rotary_dim` as
+    CTranslate2 has them.
 
     Raises:
         InputError: the activation is not one of ours, or a weight is missing.

@@ -173,12 +173,7 @@ class Description:
 
 
 def own_plan(folder: Path, in_one_matrix: bool = False, sines_first: bool = True) -> Plan:
-    """Plan the import of an export of ours.
-
-    Args:
-        folder: its folder.
-        in_one_matrix: source and target embeddings are in one matrix, also where ours are not.
-        sines_first: as in `Plan`.
+    """Plan the import of an export of ours; `in_one_matrix` says that it joins embeddings that are separate here.
 
     Raises:
         InputError: a file is missing or damaged.

@@ -46,9 +46,7 @@ class Vocabulary:
     def tokenizers(self, start: str, sizes: tuple[int, int]) -> tuple[TokenizerPair, str, tuple[Tensor, Tensor]]:
         """Return our tokenizers, their kind, and for each of their source and target ids (U,) the embeddings' row.
 
-        Args:
-            start: the piece that a translation begins with.
-            sizes: the rows of the source and the target embeddings.
+        A translation begins with the piece `start`; `sizes` are the numbers of rows of source and target embeddings.
 
         Raises:
             InputError: the tokenizer has more pieces than the embeddings have rows, or far fewer.
@@ -71,12 +69,7 @@ class Vocabulary:
 
 
 def read_vocabulary(folder: Path, settings: Mapping[str, Any], one_matrix: bool) -> Vocabulary:
-    """Read the vocabulary of a folder.
-
-    Args:
-        folder: holds the tokenizer.
-        settings: those of its tokenizer.
-        one_matrix: source and target have the same embeddings.
+    """Read the vocabulary of a folder and its tokenizer's settings; with `one_matrix`, both sides share embeddings.
 
     Raises:
         InputError: a file is missing or damaged, or tokens were added to the tokenizer.
@@ -101,12 +94,7 @@ def read_vocabulary(folder: Path, settings: Mapping[str, Any], one_matrix: bool)
 def marian_vocabulary(
     models: tuple[Path, Path], source: Mapping[str, int], target: Mapping[str, int] | None
 ) -> Vocabulary:
-    """Return a vocabulary of two SentencePiece models whose pieces have the ids of other files.
-
-    Args:
-        models: the models of source and target.
-        source: the ids by piece.
-        target: those of the target, if it has others.
+    """Return a vocabulary of two SentencePiece models, with ids by piece, and those of the target if it has others.
 
     Raises:
         InputError: a SentencePiece model is missing.
@@ -116,17 +104,12 @@ def marian_vocabulary(
 
 
 def multilingual_vocabulary(folder: Path, names: Sequence[str]) -> tuple[Vocabulary, str] | None:
-    """Return the vocabulary of M2M-100, NLLB or mBART whose pieces have the ids of another file, and the model's kind.
+    """Return the vocabulary of M2M-100, NLLB or mBART with pieces by id, and the model's kind.
 
-    Args:
-        folder: holds `sentencepiece.bpe.model`.
-        names: the pieces by id.
-
-    Returns:
-        None if no piece is one of their languages.
+    None if no piece is one of their languages.
 
     Raises:
-        InputError: the SentencePiece model is missing.
+        InputError: the folder has no `sentencepiece.bpe.model`.
     """
     pieces = {piece: i for i, piece in enumerate(names) if not _FILLING.fullmatch(piece)}
     for kind in ("m2m_100", "aligned"):
