@@ -41,4 +41,4 @@ def import_model(
     check = partial(require_replaceable, Path(output), "mt import", "imported", [folder, *corpus], force)
     check()
     sources, targets = ([code] if isinstance(code, str) else code or () for code in (source_lang, target_langs))
-    return import_folder(folder, Path(output), str(model), sources, targets, corpus, check)
+    return import_folder(folder, Path(output), str(model), (sources, targets), corpus, check)

@@ -313,7 +313,7 @@ def test_embeddings_are_scaled_by_default_as_in_transformers(tmp_path: Path, mak
     theirs = make(tmp_path / "theirs")
     edit_json(tmp_path / "theirs" / "config.json", lambda config: config.pop("scale_embedding"))
     code = {"marian": "en de", "m2m_100": "en de", "mbart": "en_XX de_DE"}[theirs.config.model_type].split()
-    plan = read_plan(tmp_path / "theirs", "x", code[:1], code[1:])
+    plan = read_plan(tmp_path / "theirs", "x", (code[:1], code[1:]))
     assert plan.config.model.scale_embeddings is type(theirs.config)().scale_embedding
 
 

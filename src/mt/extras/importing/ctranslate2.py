@@ -6,7 +6,7 @@ They are of `mt export ctranslate2`, or converted from MarianMT, M2M-100, NLLB o
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from mt.decoding.engine import UnusableError
 from mt.errors import InputError
 from mt.extras.export.common import OWN
 from mt.extras.importing.arrays import SIDES, add_start, describe
-from mt.extras.importing.huggingface import TAGGED, Description, own_plan
+from mt.extras.importing.huggingface import TAGGED, Description, Languages, own_plan
 from mt.extras.importing.safe_tensors import Tensors, read_json
 from mt.extras.importing.vocabularies import marian_vocabulary, multilingual_vocabulary
 from mt.extras.importing.weights import Family, Plan
@@ -58,9 +58,7 @@ _FLAGS: dict[str, int | None] = {
 _ROTARY_LAYER = re.compile(r"layer_\d+/(?=self_attention/rotary_)")
 
 
-def read_ctranslate2(
-    folder: Path, name: str, source_langs: Sequence[str], target_langs: Sequence[str]
-) -> tuple[Plan, Tensors]:
+def read_ctranslate2(folder: Path, name: str, languages: Languages) -> tuple[Plan, Tensors]:
     """Read a folder.
 
     Raises:
@@ -101,7 +99,7 @@ def read_ctranslate2(
         vocabulary = marian_vocabulary(models, source, None if shared else target)
         ours["source_format"] = "text </s>"
     family = Family(ours, sines_first=sines_first)
-    plan = Description(folder, name, theirs, {}, vocabulary, family).plan(source_langs, target_langs)
+    plan = Description(folder, name, theirs, {}, vocabulary, family).plan(languages)
     return plan, Tensors(folder, tensors)
 
 

@@ -19,6 +19,8 @@ from mt.extras.importing.weights import Family, Plan, tensor2tensor_sinusoids
 from mt.storage.run_dir import ModelDir
 from mt.text.languages import LANGUAGE_NAMES, base_language, written_as
 
+Languages = tuple[Sequence[str], Sequence[str]]  # of source and target that the user chose; none: the model's own
+
 _MAX_PAIRS = 1000  # of languages; a configuration has no more texts
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
 _SIZES = {
@@ -39,7 +41,7 @@ FAMILIES = {
 }
 
 
-def read_plan(folder: Path, name: str, source_langs: Sequence[str], target_langs: Sequence[str]) -> Plan:
+def read_plan(folder: Path, name: str, languages: Languages) -> Plan:
     """Read everything in a folder but its weights.
 
     Raises:
@@ -56,7 +58,7 @@ def read_plan(folder: Path, name: str, source_langs: Sequence[str], target_langs
         raise InputError(f"{folder}: its model_type is {kind!r:.50}, which is none of {', '.join(FAMILIES)}")
     settings = read_json(folder / "tokenizer_config.json", {})
     vocabulary = read_vocabulary(folder, settings, one_matrix)
-    return Description(folder, name, theirs, settings, vocabulary, FAMILIES[kind]).plan(source_langs, target_langs)
+    return Description(folder, name, theirs, settings, vocabulary, FAMILIES[kind]).plan(languages)
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,9 @@ class Description:
     vocabulary: Vocabulary
     family: Family
 
-    def plan(self, source_langs: Sequence[str], target_langs: Sequence[str]) -> Plan:
+    def plan(self, languages: Languages) -> Plan:
         """Plan the import; errors as of `read_plan`."""
-        sources, targets = self._languages(source_langs, target_langs)
+        sources, targets = self._languages(*languages)
         form, start = self._form(targets)
         shared, tied = self.vocabulary.shared, bool(self.theirs["tie_word_embeddings"])
         one_matrix = bool(self.theirs["share_encoder_decoder_embeddings"])

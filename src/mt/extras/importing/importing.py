@@ -15,7 +15,7 @@ from mt.config import Config
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.extras.export.common import OWN
-from mt.extras.importing.huggingface import read_plan
+from mt.extras.importing.huggingface import Languages, read_plan
 from mt.extras.importing.marian import find_npz, read_marian
 from mt.extras.importing.pruning import prune
 from mt.extras.importing.safe_tensors import open_safetensors
@@ -27,14 +27,14 @@ def import_folder(
     folder: Path,
     output: Path,
     origin: str,
-    source_langs: Sequence[str],
-    target_langs: Sequence[str],
+    languages: Languages,
     corpus: Sequence[Path] = (),
     check: Callable[[], None] = lambda: None,
 ) -> str:
     """Write a model folder with the weights and tokenizers of another; return lines for the user.
 
-    `origin` is what the user calls it: the path of the folder, or its name on the hub. With a corpus, the vocabulary is
+    `origin` is what the user calls it: the path of the folder, or its name on the hub. `languages` are those of source
+    and target that the user chose. With a corpus, the vocabulary is
     reduced to the pieces that it needs, and the folder may be a run folder or a model folder of ours. `check` is as in
     `atomic.new_folder`.
 
@@ -52,9 +52,9 @@ def import_folder(
         config, tokenizers = loaded.config, loaded.tokenizers
         weights = {name: parameter.detach() for name, parameter in loaded.model.named_parameters()}
     else:
-        config, tokenizers, weights = _read(folder, origin, source_langs, target_langs)
+        config, tokenizers, weights = _read(folder, origin, languages)
     if own.config.is_file():
-        _refuse_options(folder, config, source_langs, target_langs)
+        _refuse_options(folder, config, languages)
     lines = []
     if corpus:
         before = _megabytes(weights), tokenizers.target.vocab_size
@@ -76,9 +76,7 @@ def import_folder(
     return "\n".join([head, *lines, str(output)])
 
 
-def _read(
-    folder: Path, origin: str, source_langs: Sequence[str], target_langs: Sequence[str]
-) -> tuple[Config, TokenizerPair, dict[str, Tensor]]:
+def _read(folder: Path, origin: str, languages: Languages) -> tuple[Config, TokenizerPair, dict[str, Tensor]]:
     """Read a model of other software."""
     place = Path(origin).resolve()
     named = place.parent.name if folder.is_file() else place.name
@@ -86,21 +84,21 @@ def _read(
     if (folder / "model.bin").is_file():
         from mt.extras.importing.ctranslate2 import read_ctranslate2
 
-        plan, tensors = read_ctranslate2(folder, name, source_langs, target_langs)
+        plan, tensors = read_ctranslate2(folder, name, languages)
     elif not (folder / "config.json").is_file() and (npz := find_npz(folder)):
-        plan, tensors = read_marian(npz, name, source_langs, target_langs)
+        plan, tensors = read_marian(npz, name, languages)
     else:
         tensors = open_safetensors(folder)
-        plan = read_plan(folder, name, source_langs, target_langs)
+        plan = read_plan(folder, name, languages)
     with torch.device("meta"):
         model = build_model(plan.config, plan.tokenizers)
     return plan.config, plan.tokenizers, read_weights(tensors, plan, model)
 
 
-def _refuse_options(folder: Path, config: Config, sources: Sequence[str], targets: Sequence[str]) -> None:
+def _refuse_options(folder: Path, config: Config, languages: Languages) -> None:
     """Refuse other languages than all that a model of ours has."""
-    data = config.data
-    for option, given, own in (("--from", sources, data.source_lang), ("--to", targets, data.target_lang)):
+    known = config.data.source_lang, config.data.target_lang
+    for option, given, own in zip(("--from", "--to"), languages, known, strict=True):
         if given and set(given) != set(own):
             message = f"{folder}: {option} {', '.join(given)}, but this model of mt keeps its own ({', '.join(own)})"
             raise InputError(message, f"leave out {option}")

@@ -19,7 +19,7 @@ from torch import Tensor
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.errors import InputError
 from mt.extras.importing.arrays import SIDES, add_start, describe
-from mt.extras.importing.huggingface import Description
+from mt.extras.importing.huggingface import Description, Languages
 from mt.extras.importing.safe_tensors import COPY_AGAIN, Tensors
 from mt.extras.importing.vocabularies import marian_vocabulary
 from mt.extras.importing.weights import Family, Plan
@@ -76,9 +76,7 @@ def find_npz(path: Path) -> Path | None:
     return found[0] if found else None
 
 
-def read_marian(
-    path: Path, name: str, source_langs: Sequence[str], target_langs: Sequence[str]
-) -> tuple[Plan, Tensors]:
+def read_marian(path: Path, name: str, languages: Languages) -> tuple[Plan, Tensors]:
     """Read a model file and the tokenizers beside it.
 
     Raises:
@@ -89,12 +87,12 @@ def read_marian(
     flags = _settings(path, config)
     tensors = _weights(path, arrays)
     theirs, ours, _ = describe(path, tensors, flags)
-    models, (source, target) = _vocabularies(folder, source_langs, target_langs)
+    models, (source, target) = _vocabularies(folder, languages)
     add_start(tensors, theirs, len(target))
     ids = [{piece: i for i, piece in enumerate([*pieces, "<pad>"])} for pieces in (source, target)]
     vocabulary = marian_vocabulary(models, ids[0], None if source == target else ids[1])
     family = Family({**ours, "source_format": "text </s>"})
-    plan = Description(folder, name, theirs, {}, vocabulary, family).plan(source_langs, target_langs)
+    plan = Description(folder, name, theirs, {}, vocabulary, family).plan(languages)
     return plan, Tensors(path, tensors)
 
 
@@ -170,9 +168,7 @@ def _name(name: str) -> str | None:
     return None
 
 
-def _vocabularies(
-    folder: Path, source_langs: Sequence[str], target_langs: Sequence[str]
-) -> tuple[tuple[Path, Path], tuple[list[str], list[str]]]:
+def _vocabularies(folder: Path, languages: Languages) -> tuple[tuple[Path, Path], tuple[list[str], list[str]]]:
     """Return the SentencePiece models of source and target, and the pieces of their vocabularies by id."""
     settings = _read_yaml(folder / "decoder.yml") if (folder / "decoder.yml").is_file() else {}
     named = [folder / Path(str(each)).name for each in settings.get("vocabs") or []]
@@ -183,7 +179,7 @@ def _vocabularies(
     for what, paths in (("vocabulary (*vocab*.yml, *.spm)", found), ("SentencePiece model (*.spm)", models)):
         if not 1 <= len(paths) <= 2:
             raise InputError(f"{folder}: {len(paths)} files are a {what}, but one is needed, or one for each language")
-    sides = [(*source_langs, "source", "src"), (*target_langs, "target", "trg", "tgt")]
+    sides = [(*languages[0], "source", "src"), (*languages[1], "target", "trg", "tgt")]
     found, models = (paths if set(paths) <= set(named) else _in_order(paths, *sides) for paths in (found, models))
     source, target = (_pieces(path) for path in (found[0], found[-1]))
     return (models[0], models[-1]), (source, target)
