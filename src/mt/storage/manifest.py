@@ -1,4 +1,4 @@
-"""Manifests: size and SHA-256 of every file in a folder."""
+"""Manifests: size and SHA-256 of every file in a folder, and the key of the inputs that it was made from."""
 
 import contextlib
 import errno
@@ -100,3 +100,18 @@ def sha256(path: Path) -> str:
 
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def stage_key(*inputs: Any) -> str:
+    """Hash the inputs of a stage of the pipeline, whose output is reused while the key is the same."""
+    import hashlib
+
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def is_done(folder: Path, key: str) -> bool:
+    """Return True if the output of a stage is undamaged and was made from the same inputs."""
+    try:
+        return bool(verify(folder).get("key") == key)
+    except DamagedError:
+        return False
