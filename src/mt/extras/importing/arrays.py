@@ -1,6 +1,6 @@
 """Weights under transformers' names that were read from other formats, and what they say of their architecture."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,10 @@ def describe(
         heads, pre_norm, scale = int(flags["num_heads"]), bool(flags["pre_norm"]), flags["scale_embeddings"]
     except (KeyError, IndexError) as error:
         raise InputError(f"{folder}: it has no {error}, so this is another architecture") from None
-    _refuse_damaged(folder, heads, (source, target, output, inner, *positions))
+    if heads < 1:
+        raise InputError(f"{folder}: it has {heads} attention heads, so it is damaged")
+    if any(matrix.dim() != 2 for matrix in (source, target, output, inner, *positions)):
+        raise InputError(f"{folder}: a matrix of it has not two dimensions, so this is another architecture")
     d_model = source.shape[1]
     if scale not in (0, 1) and abs(scale - d_model**0.5) > 1e-3:
         raise InputError(f"{folder}: its embeddings are multiplied by {scale:g}, and ours by the root of d_model or 1")
@@ -70,13 +73,6 @@ def describe(
         "embedding_norm": "model.encoder.layernorm_embedding.weight" in tensors,
     }
     return theirs, ours | ({"activation": "swiglu"} if is_gated else {}), sines_first
-
-
-def _refuse_damaged(folder: Path, heads: int, matrices: Sequence[Tensor]) -> None:
-    if heads < 1:
-        raise InputError(f"{folder}: it has {heads} attention heads, so it is damaged")
-    if any(matrix.dim() != 2 for matrix in matrices):
-        raise InputError(f"{folder}: a matrix of it has not two dimensions, so this is another architecture")
 
 
 def _positions(table: Tensor, d_model: int) -> tuple[str, bool]:

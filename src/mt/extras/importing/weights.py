@@ -119,15 +119,9 @@ def _rows(tensors: Tensors, plan: Plan, side: str, kind: str, shape: Sequence[in
             bias[SOS_ID] = NEVER
         return bias, {"final_logits_bias"}
     own = {"source": "model.encoder.embed_tokens", "target": "model.decoder.embed_tokens", "output": "lm_head"}[side]
-    names = [f"{each}.weight" for each in (own, *_others(plan, side))]
+    others: Sequence[str] = () if side == "output" else _SHARED[:1]
+    if plan.tied and (plan.one_matrix or not is_source):
+        others = _SHARED if plan.one_matrix else _TIED_TARGET
+    names = [f"{each}.weight" for each in (own, *others)]
     name = next((each for each in names if each in tensors.by_name), names[0])
     return tensors.read(name, (count, shape[1]))[rows], {name}
-
-
-def _others(plan: Plan, side: str) -> Sequence[str]:
-    """Return the names, besides its own, that the matrix of a side may have."""
-    if plan.tied and plan.one_matrix:
-        return _SHARED
-    if plan.tied and side != "source":
-        return _TIED_TARGET
-    return () if side == "output" else _SHARED[:1]
