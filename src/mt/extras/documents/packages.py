@@ -14,7 +14,6 @@ from mt.extras.documents.splicing import Spliced
 from mt.text.archives import refuse_unsafe_zip
 
 _MAX_BYTES = 500_000_000  # of all parts, unpacked
-_MANIFEST = "META-INF/manifest.xml"  # of OpenDocument
 
 # The parts with text, and their markup.
 _PARTS: dict[str, tuple[str, Markup]] = {
@@ -44,7 +43,8 @@ class Package:
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 refuse_unsafe_zip(archive, place, _MAX_BYTES)
-                if _MANIFEST in archive.namelist() and b"encryption-data" in archive.read(_MANIFEST):
+                manifests = [info for info in archive.infolist() if info.filename == "META-INF/manifest.xml"]
+                if any(b"encryption-data" in _unpacked(archive, info) for info in manifests):  # of OpenDocument
                     raise InputError(f"{place}: protected by a password", "save it without one")
                 for info in archive.infolist():
                     name, part = info.filename, _unpacked(archive, info)  # all, to find damage before the work
@@ -71,15 +71,12 @@ class Package:
         output = io.BytesIO()
         with zipfile.ZipFile(io.BytesIO(self.archive)) as old, zipfile.ZipFile(output, "w") as archive:
             for info in old.infolist():
-                content = new[info.filename].encode() if info.filename in new else old.read(info)
+                content = new[info.filename].encode() if info.filename in new else _unpacked(old, info)
                 archive.writestr(info, content, info.compress_type)
         return output.getvalue()
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """Read a part, whatever size it has, only as far as it claims; the last read compares the checksum."""
+    """Read a part only as far as it claims, for which `ZipFile.read` may unpack far more; compare its checksum."""
     with archive.open(info) as part:
-        content = part.read(info.file_size)
-        if part.read(1):
-            raise zipfile.BadZipFile(f"{info.filename} is larger than it claims")
-    return content
+        return part.read(info.file_size) + part.read(1)  # nothing follows, but an empty part is compared, too
