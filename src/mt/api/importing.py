@@ -32,8 +32,7 @@ def import_model(
     Raises:
         InputError: it is no such model, its files do not fit together, or `output` is in use.
     """
-    from mt.extras.importing.hub import find_folder
-    from mt.extras.importing.importing import import_folder
+    from mt.extras.importing.importing import find_folder, import_folder
     from mt.storage.output_path import require_replaceable
 
     folder = find_folder(str(model))

@@ -70,6 +70,7 @@ def describe(
     ours: dict[str, Any] = {
         "norm": "pre" if pre_norm else "post",
         "positions": kind,
+        "source_format": "text </s>",
         "embedding_norm": "model.encoder.layernorm_embedding.weight" in tensors,
     }
     return theirs, ours | ({"activation": "swiglu"} if is_gated else {}), sines_first

@@ -97,7 +97,6 @@ def read_ctranslate2(folder: Path, name: str, languages: Languages) -> tuple[Pla
         source, target = ({piece: i for i, piece in enumerate(each)} for each in pieces)
         models = folder / "source.spm", folder / "target.spm"
         vocabulary = marian_vocabulary(models, source, None if shared else target)
-        ours["source_format"] = "text </s>"
     family = Family(ours, sines_first=sines_first)
     plan = Description(folder, name, theirs, {}, vocabulary, family).plan(languages)
     return plan, Tensors(folder, tensors)

@@ -91,9 +91,7 @@ def read_marian(path: Path, name: str, languages: Languages) -> tuple[Plan, Tens
     add_start(tensors, theirs, len(target))
     ids = [{piece: i for i, piece in enumerate([*pieces, "<pad>"])} for pieces in (source, target)]
     vocabulary = marian_vocabulary(models, ids[0], None if source == target else ids[1])
-    family = Family({**ours, "source_format": "text </s>"})
-    plan = Description(folder, name, theirs, {}, vocabulary, family).plan(languages)
-    return plan, Tensors(path, tensors)
+    return Description(folder, name, theirs, {}, vocabulary, Family(ours)).plan(languages), Tensors(path, tensors)
 
 
 def _load(path: Path) -> dict[str, np.ndarray[Any, Any]]:
