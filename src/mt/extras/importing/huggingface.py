@@ -30,8 +30,6 @@ _SIZES = {
     "encoder_layers": ("encoder_layers",),
     "decoder_layers": ("decoder_layers",),
 }
-
-
 TAGGED = {"source_format": "lang text </s>", "target_tag": "target"}
 FAMILIES = {
     "marian": Family({"norm": "post", "positions": "sinusoidal", "source_format": "text </s>"}),
