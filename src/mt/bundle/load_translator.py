@@ -12,7 +12,7 @@ from mt.bundle.converted_file import check_converted, check_map
 from mt.console import log
 from mt.data.sentence_format import SentenceFormat
 from mt.data.tokenizer import TokenizerPair
-from mt.decoding.engine import COMPUTE_TYPES, DEVICES, ENGINES, FLOAT_TYPES, Engine, EngineChoice, UnusableError
+from mt.decoding.engine import COMPUTE_TYPES, DEVICES, ENGINES, FLOAT_TYPES, EngineChoice, UnusableError
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translator import Translator
 from mt.errors import InputError
@@ -186,7 +186,9 @@ def open_converted(
         one_by_one=choice.one_by_one,
     )
     name = f"CTranslate2 {compute_type}{' with shortlist' if shortlist else ''} on {device}"
-    return _opened(folder, engine, settings, tokenizers, name)
+    log.debug("engine: %s", name)
+    translator = Translator.of(engine, tokenizers, settings, load_preprocessing(folder))
+    return OpenedModel(translator, settings, name, tokenizers)
 
 
 def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> OpenedModel:
@@ -222,11 +224,13 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
     graphs = choice.engine == "torch-graphs"
     if graphs and (device.type != "cuda" or len(models) > 1):
         raise InputError("--engine torch-graphs is for one model on a CUDA device", "use --engine torch")
-    if len(models) == 1:
-        engine = TorchEngine(models[0], settings.batch_tokens, graphs)
-        return _opened(folders[0], engine, settings, tokenizers, name, models[0])
-    engine = TorchEngine(Ensemble(models), settings.batch_tokens)
-    return _opened(folders[0], engine, settings, tokenizers, f"{len(models)} models together, {name}")
+    single = models[0] if len(models) == 1 else None
+    if single is None:
+        name = f"{len(models)} models together, {name}"
+    engine = TorchEngine(Ensemble(models) if single is None else single, settings.batch_tokens, graphs)
+    log.debug("engine: %s", name)
+    translator = Translator.of(engine, tokenizers, settings, load_preprocessing(folders[0]))
+    return OpenedModel(translator, settings, name, tokenizers, single)
 
 
 def _common_languages(folders: Sequence[ModelDir], configs: "Sequence[Config]") -> tuple[str, str, str]:
@@ -249,16 +253,3 @@ def _common_languages(folders: Sequence[ModelDir], configs: "Sequence[Config]") 
             )
     sources, targets = (",".join(dict.fromkeys(side)) for side in zip(*pairs, strict=True))
     return sources, targets, ",".join(map(">".join, pairs))
-
-
-def _opened(
-    folder: ModelDir,
-    engine: Engine,
-    settings: TranslationSettings,
-    tokenizers: TokenizerPair,
-    name: str,
-    model: "TranslationModel | None" = None,
-) -> OpenedModel:
-    log.debug("engine: %s", name)
-    translator = Translator.of(engine, tokenizers, settings, load_preprocessing(folder))
-    return OpenedModel(translator, settings, name, tokenizers, model)
