@@ -60,11 +60,7 @@ def learned_files(files: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def verify(folder: Path, *parts: Path) -> dict[str, Any]:
-    """Check the files of a folder against its manifest and return the manifest.
-
-    Args:
-        folder: what to check.
-        parts: files and folders in it; all if none is given.
+    """Check the files of a folder, or those in some parts of it, against its manifest and return the manifest.
 
     Raises:
         DamagedError: a file is missing, or differs in size or content.
