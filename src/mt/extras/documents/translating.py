@@ -27,15 +27,10 @@ _PACKAGES = {"po": "polib", "md": "markdown_it"} | dict.fromkeys("docx pptx odt 
 
 @dataclass(frozen=True)
 class DocumentSummary:
-    """The result of a document's translation.
+    """The result of a document's translation."""
 
-    Attributes:
-        segments: paragraphs, cells and the like with text.
-        kept: place and reason of those that stayed as they were.
-    """
-
-    segments: int
-    kept: list[tuple[str, str]]
+    segments: int  # paragraphs, cells and the like with text
+    kept: list[tuple[str, str]]  # place and reason of those that stayed as they were
 
 
 def translate_document(
