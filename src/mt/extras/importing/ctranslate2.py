@@ -20,7 +20,7 @@ from mt.errors import InputError
 from mt.extras.export.common import OWN
 from mt.extras.importing.arrays import SIDES, add_start, describe
 from mt.extras.importing.huggingface import TAGGED, Description, Languages, own_plan
-from mt.extras.importing.safe_tensors import Tensors, read_json
+from mt.extras.importing.safe_tensors import Tensors, read_mapping
 from mt.extras.importing.vocabularies import marian_vocabulary, multilingual_vocabulary
 from mt.extras.importing.weights import Family, Plan
 from mt.storage.run_dir import tokenizer_names
@@ -69,7 +69,7 @@ def read_ctranslate2(folder: Path, name: str, languages: Languages) -> tuple[Pla
     except UnusableError as error:
         raise InputError(str(error), "convert the model again with CTranslate2 4") from None
     flags, tensors = _flags(folder, variables), _weights(folder, variables)
-    settings = read_json(folder / "config.json")
+    settings = read_mapping(folder / "config.json")
     if settings.get("layer_norm_epsilon") not in (None, _EPSILON):
         raise InputError(f"{folder / 'config.json'}: layer_norm_epsilon is not {_EPSILON}, as ours is")
     shared, names = (folder / "shared_vocabulary.json").is_file(), ("source_vocabulary.json", "target_vocabulary.json")

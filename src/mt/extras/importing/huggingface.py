@@ -13,7 +13,7 @@ from mt.config.problems import dotted, validate
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.extras.export.common import OWN
-from mt.extras.importing.safe_tensors import read_json
+from mt.extras.importing.safe_tensors import read_mapping
 from mt.extras.importing.vocabularies import Vocabulary, read_vocabulary
 from mt.extras.importing.weights import Family, Plan, tensor2tensor_sinusoids
 from mt.storage.run_dir import ModelDir
@@ -45,7 +45,7 @@ def read_plan(folder: Path, name: str, languages: Languages) -> Plan:
     Raises:
         InputError: it is of another architecture or damaged, or a language must be chosen.
     """
-    theirs = read_json(folder / "config.json")
+    theirs = read_mapping(folder / "config.json")
     kind = theirs.get("model_type")
     defaults = {"share_encoder_decoder_embeddings": True, "tie_word_embeddings": True}
     theirs = {**defaults, "scale_embedding": kind == "m2m_100", **theirs}
@@ -54,7 +54,7 @@ def read_plan(folder: Path, name: str, languages: Languages) -> Plan:
         return own_plan(folder, one_matrix)
     if kind not in FAMILIES:
         raise InputError(f"{folder}: its model_type is {kind!r:.50}, which is none of {', '.join(FAMILIES)}")
-    settings = read_json(folder / "tokenizer_config.json", {})
+    settings = read_mapping(folder / "tokenizer_config.json", {})
     vocabulary = read_vocabulary(folder, settings, one_matrix)
     return Description(folder, name, theirs, settings, vocabulary, FAMILIES[kind]).plan(languages)
 
@@ -141,7 +141,7 @@ class Description:
         }
 
     def _decoding_section(self) -> dict[str, Any]:
-        settings = dict(self.theirs) | read_json(self.folder / "generation_config.json", {})
+        settings = dict(self.theirs) | read_mapping(self.folder / "generation_config.json", {})
         section = {"beam_size": settings.get("num_beams"), "length_penalty": settings.get("length_penalty")}
         if isinstance(settings.get("max_length"), int):  # theirs counts the start and the end
             section["max_length"] = settings["max_length"] - 2

@@ -8,6 +8,7 @@ import math
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.errors import InputError
 from mt.extras.importing.arrays import SIDES, add_start, describe
 from mt.extras.importing.huggingface import Description, Languages
-from mt.extras.importing.safe_tensors import COPY_AGAIN, Tensors
+from mt.extras.importing.safe_tensors import COPY_AGAIN, Tensors, read_mapping
 from mt.extras.importing.vocabularies import marian_vocabulary
 from mt.extras.importing.weights import Family, Plan
 from mt.model.positions import SinusoidalPositions
@@ -68,7 +69,7 @@ def find_npz(path: Path) -> Path | None:
     """
     if path.is_file():
         return path if path.suffix == ".npz" else None
-    settings = _read_yaml(path / "decoder.yml") if (path / "decoder.yml").is_file() else {}
+    settings = read_mapping(path / "decoder.yml", {}, yaml.safe_load)
     named = [path / Path(str(each)).name for each in settings.get("models") or []]
     found = [each for each in named or sorted(path.glob("*.npz")) if not each.name.endswith(".optimizer.npz")]
     if len(found) > 1:
@@ -168,7 +169,7 @@ def _name(name: str) -> str | None:
 
 def _vocabularies(folder: Path, languages: Languages) -> tuple[tuple[Path, Path], tuple[list[str], list[str]]]:
     """Return the SentencePiece models of source and target, and the pieces of their vocabularies by id."""
-    settings = _read_yaml(folder / "decoder.yml") if (folder / "decoder.yml").is_file() else {}
+    settings = read_mapping(folder / "decoder.yml", {}, yaml.safe_load)
     named = [folder / Path(str(each)).name for each in settings.get("vocabs") or []]
     found = named or list(folder.glob("*vocab*.yml")) or list(folder.glob("*.spm"))
     models = [folder / "source.spm", folder / "target.spm"]
@@ -205,7 +206,7 @@ def _pieces(path: Path) -> list[str]:
 
         processor = SentencePieceProcessor(model_file=str(path))
         return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
-    content = _read_yaml(path, yaml.BaseLoader)
+    content = read_mapping(path, parse=partial(yaml.load, Loader=yaml.BaseLoader))  # every value as text
     try:
         ids = {str(piece): int(i) for piece, i in content.items()}
     except (TypeError, ValueError):
@@ -213,14 +214,3 @@ def _pieces(path: Path) -> list[str]:
     if sorted(ids.values()) != list(range(len(ids))) or not ids:
         raise InputError(f"{path}: its values are not the numbers of all pieces, from 0, each once")
     return sorted(ids, key=ids.__getitem__)
-
-
-def _read_yaml(path: Path, loader: type[yaml.SafeLoader | yaml.BaseLoader] = yaml.SafeLoader) -> dict[str, Any]:
-    """Read a map; both loaders make plain values only."""
-    try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0][:200]}", COPY_AGAIN) from None
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: holds no keys with values")
-    return content

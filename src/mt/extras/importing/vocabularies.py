@@ -12,7 +12,7 @@ from torch import Tensor
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
-from mt.extras.importing.safe_tensors import COPY_AGAIN, read_json
+from mt.extras.importing.safe_tensors import COPY_AGAIN, read_mapping
 
 _MAX_UNUSED_ROWS = 256  # of embeddings, which some models fill up to a round number
 # Language pieces by kind of tokenizer
@@ -122,7 +122,7 @@ def multilingual_vocabulary(folder: Path, names: Sequence[str]) -> tuple[Vocabul
 
 def _refuse_added_tokens(folder: Path, settings: Mapping[str, Any], vocabulary: Vocabulary) -> None:
     """Refuse tokens that are looked for before SentencePiece splits a text, which our tokenizers do not do."""
-    listed, state = (read_json(folder / name, {}) for name in ("added_tokens.json", "tokenizer.json"))
+    listed, state = (read_mapping(folder / name, {}) for name in ("added_tokens.json", "tokenizer.json"))
     described, more = settings.get("added_tokens_decoder") or {}, state.get("added_tokens") or []
     try:
         tokens = [*described.values(), *more]
@@ -144,7 +144,7 @@ def _tokenizer_json(path: Path) -> dict[str, int]:
     if not path.is_file():
         hint = "let transformers write it: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         raise InputError(f"{path}: no such file", hint)
-    state = read_json(path)
+    state = read_mapping(path)
     try:
         vocabulary = state["model"]["vocab"]
         if isinstance(vocabulary, list):
@@ -155,7 +155,7 @@ def _tokenizer_json(path: Path) -> dict[str, int]:
 
 
 def _read_ids(path: Path) -> dict[str, int]:
-    return _ids(path, read_json(path))
+    return _ids(path, read_mapping(path))
 
 
 def _ids(path: Path, pieces: Mapping[str, Any]) -> dict[str, int]:
