@@ -36,7 +36,7 @@ def write_huggingface(job: ExportJob, folder: Path, card: str) -> str:
         write_marian_tokenizer(config, tokenizers, longest, folder)
     else:
         atomic.write_text(folder / "tokenizer.json", tokenizer_json(tokenizers, shift, config.model.source_format))
-        atomic.write_json(folder / "tokenizer_config.json", tokenizer_config(tokenizers, shift, longest))
+        atomic.write_json(folder / "tokenizer_config.json", tokenizer_config(shift, longest))
     atomic.write_text(folder / "README.md", _with_header(config, card) + _usage(job, shift))
     write_own(job, folder)
     with _quiet():

@@ -82,7 +82,7 @@ def tokenizer_json(tokenizers: TokenizerPair, shift: int, source_format: str) ->
     return json.dumps(state, ensure_ascii=False) + "\n"
 
 
-def tokenizer_config(tokenizers: TokenizerPair, shift: int, max_source_tokens: int) -> dict[str, Any]:
+def tokenizer_config(shift: int, max_source_tokens: int) -> dict[str, Any]:
     """Return the content of `tokenizer_config.json`."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
