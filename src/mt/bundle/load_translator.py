@@ -234,11 +234,7 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
 
 
 def _common_languages(folders: Sequence[ModelDir], configs: "Sequence[Config]") -> tuple[str, str, str]:
-    """Return the source and target languages and the pairs that all models have, as `TranslationSettings` has them.
-
-    Raises:
-        InputError: two have no pair of languages in common, or one source language each and not the same.
-    """
+    """Return the source and target languages and the pairs that all models have, as `TranslationSettings` has them."""
     pairs = configs[0].data.pairs
     for folder, config in zip(folders, configs, strict=True):
         pairs = tuple(pair for pair in pairs if pair in config.data.pairs)

@@ -124,11 +124,7 @@ class RunDir:
         return any(name.startswith("damaged-step-") for name in self._checkpoint_names())
 
     def _checkpoint_names(self) -> list[str]:
-        """List the folders in `checkpoints/`.
-
-        Raises:
-            MachineError: they cannot be listed, which must not look like a run without checkpoints.
-        """
+        """List the folders in `checkpoints/`; a failure to do so must not look like a run without checkpoints."""
         try:
             with os.scandir(self.checkpoints) as entries:
                 return [entry.name for entry in entries if entry.is_dir()]
