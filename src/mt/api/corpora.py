@@ -157,8 +157,7 @@ def score_corpus(
     from mt.extras.doctor.bitexts import bitexts_of
     from mt.extras.doctor.pair_scores import RAW, finished_summary, require_scores_folder, write_scores
     from mt.extras.doctor.scoring import embedding_similarity, score_pairs, survey
-    from mt.storage.manifest import learned_files, read_manifest
-    from mt.storage.stage import stage_key
+    from mt.storage.manifest import learned_files, read_manifest, stage_key
 
     settings, folder = drop_missing_sources(read_config(config, overrides)), Path(output)
     require_scores_folder(folder, settings.data)

@@ -32,8 +32,7 @@ def import_model(
     Raises:
         InputError: it is no such model, its files do not fit together, or `output` is in use.
     """
-    from mt.extras.importing.hub import find_folder
-    from mt.extras.importing.importing import import_folder
+    from mt.extras.importing.importing import find_folder, import_folder
     from mt.storage.output_path import require_replaceable
 
     folder = find_folder(str(model))
@@ -41,4 +40,4 @@ def import_model(
     check = partial(require_replaceable, Path(output), "mt import", "imported", [folder, *corpus], force)
     check()
     sources, targets = ([code] if isinstance(code, str) else code or () for code in (source_lang, target_langs))
-    return import_folder(folder, Path(output), str(model), sources, targets, corpus, check)
+    return import_folder(folder, Path(output), str(model), (sources, targets), corpus, check)

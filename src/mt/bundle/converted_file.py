@@ -213,11 +213,8 @@ def _check_settings(variables: Mapping[str, Variable], d_model: int) -> None:
             raise ValueError("more alignment heads than heads")
         if not -layers <= setting(f"{side}/alignment_layer") < layers:
             raise ValueError("the alignment layer does not exist")
-        _check_rotary(variables, side, d_model // heads)
-
-
-def _check_rotary(variables: Mapping[str, Variable], side: str, units: float) -> None:
-    for kind, expected in (("base", _ROTARY_BASE), ("dim", units)):
         for name, variable in variables.items():
-            if re.fullmatch(rf"{side}/.*/rotary_{kind}", name) and variable.value != expected:
-                raise ValueError(f"{name!r:.60} is {variable.value:g}, but {expected:g} is expected")
+            if kind := re.fullmatch(rf"{side}/.*/rotary_(base|dim)", name):
+                expected = _ROTARY_BASE if kind[1] == "base" else d_model // heads
+                if variable.value != expected:
+                    raise ValueError(f"{name!r:.60} is {variable.value:g}, but {expected:g} is expected")

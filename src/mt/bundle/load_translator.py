@@ -12,7 +12,7 @@ from mt.bundle.converted_file import check_converted, check_map
 from mt.console import log
 from mt.data.sentence_format import SentenceFormat
 from mt.data.tokenizer import TokenizerPair
-from mt.decoding.engine import COMPUTE_TYPES, DEVICES, ENGINES, FLOAT_TYPES, Engine, EngineChoice, UnusableError
+from mt.decoding.engine import COMPUTE_TYPES, DEVICES, ENGINES, FLOAT_TYPES, EngineChoice, UnusableError
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translator import Translator
 from mt.errors import InputError
@@ -100,21 +100,19 @@ def check_choice(folder: ModelDir, choice: EngineChoice, others: Sequence[ModelD
         raise InputError(f"--compute-type {choice.compute_type} needs the CTranslate2 engine", hint)
     if choice.engine == "ctranslate2" and choice.device == "mps":
         raise InputError("--engine ctranslate2 does not run on mps", "use --device cpu, or --engine torch")
-    unsupported = _unsupported_by_ctranslate2(folder, others, choice)
+    unsupported = None
+    if others:
+        unsupported = "runs one model only"
+    elif choice.sampling:
+        unsupported = "does not draw reproducible samples"
+    elif run_of_checkpoint(folder) is not None:
+        unsupported = "does not run checkpoints"
     if unsupported is not None and choice.engine == "ctranslate2":
         raise InputError(f"--engine ctranslate2 {unsupported}", "leave it out")
     if unsupported is not None and choice.compute_type not in _TORCH_TYPES:
         message = f"--compute-type {choice.compute_type} needs the CTranslate2 engine, which {unsupported}"
         raise InputError(message, f"use one of {', '.join(FLOAT_TYPES)}")
     return unsupported
-
-
-def _unsupported_by_ctranslate2(folder: ModelDir, others: Sequence[ModelDir], choice: EngineChoice) -> str | None:
-    if others:
-        return "runs one model only"
-    if choice.sampling:
-        return "does not draw reproducible samples"
-    return "does not run checkpoints" if run_of_checkpoint(folder) is not None else None
 
 
 def _ctranslate2_device(choice: EngineChoice) -> str | None:
@@ -187,7 +185,9 @@ def open_converted(
         one_by_one=choice.one_by_one,
     )
     name = f"CTranslate2 {compute_type}{' with shortlist' if shortlist else ''} on {device}"
-    return _opened(folder, engine, settings, tokenizers, name)
+    log.debug("engine: %s", name)
+    translator = Translator(engine, tokenizers, settings, load_preprocessing(folder))
+    return OpenedModel(translator, settings, name, tokenizers)
 
 
 def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> OpenedModel:
@@ -223,19 +223,17 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
     graphs = choice.engine == "torch-graphs"
     if graphs and (device.type != "cuda" or len(models) > 1):
         raise InputError("--engine torch-graphs is for one model on a CUDA device", "use --engine torch")
-    if len(models) == 1:
-        engine = TorchEngine(models[0], settings.batch_tokens, graphs)
-        return _opened(folders[0], engine, settings, tokenizers, name, models[0])
-    engine = TorchEngine(Ensemble(models), settings.batch_tokens)
-    return _opened(folders[0], engine, settings, tokenizers, f"{len(models)} models together, {name}")
+    single = models[0] if len(models) == 1 else None
+    if single is None:
+        name = f"{len(models)} models together, {name}"
+    engine = TorchEngine(Ensemble(models) if single is None else single, settings.batch_tokens, graphs)
+    log.debug("engine: %s", name)
+    translator = Translator(engine, tokenizers, settings, load_preprocessing(folders[0]))
+    return OpenedModel(translator, settings, name, tokenizers, single)
 
 
 def _common_languages(folders: Sequence[ModelDir], configs: "Sequence[Config]") -> tuple[str, str, str]:
-    """Return the source and target languages and the pairs that all models have, as `TranslationSettings` has them.
-
-    Raises:
-        InputError: two have no pair of languages in common, or one source language each and not the same.
-    """
+    """Return the source and target languages and the pairs that all models have, as `TranslationSettings` has them."""
     pairs = configs[0].data.pairs
     for folder, config in zip(folders, configs, strict=True):
         pairs = tuple(pair for pair in pairs if pair in config.data.pairs)
@@ -250,16 +248,3 @@ def _common_languages(folders: Sequence[ModelDir], configs: "Sequence[Config]") 
             )
     sources, targets = (",".join(dict.fromkeys(side)) for side in zip(*pairs, strict=True))
     return sources, targets, ",".join(map(">".join, pairs))
-
-
-def _opened(
-    folder: ModelDir,
-    engine: Engine,
-    settings: TranslationSettings,
-    tokenizers: TokenizerPair,
-    name: str,
-    model: "TranslationModel | None" = None,
-) -> OpenedModel:
-    log.debug("engine: %s", name)
-    translator = Translator(engine, tokenizers, settings, load_preprocessing(folder))
-    return OpenedModel(translator, settings, name, tokenizers, model)

@@ -171,9 +171,8 @@ class Pretrained:
         if loaded.config.tokenizer.shared != self.config.tokenizer.shared:
             raise InputError(f"{name} has tokenizer.shared: {loaded.config.tokenizer.shared}")
         if SentenceFormat.of(loaded.config)[:2] != SentenceFormat.of(self.config)[:2]:
-            raise InputError(
-                f"{name} has another model.source_format or model.target_tag", "copy them from the teacher"
-            )
+            message = f"{name} has another model.source_format or model.target_tag"
+            raise InputError(message, "copy them from the teacher")
         if loaded.config.model.positions == "learned" and theirs.max_length < ours.max_length:
             hint = f"set data.max_length: {theirs.max_length}"
             raise InputError(f"{name} has {theirs.max_length} positions, fewer than data.max_length", hint)
@@ -203,9 +202,16 @@ def start_differences(start: Config, config: Config) -> list[str]:
     theirs, ours = start.model.model_dump(), config.model.model_dump()
     layers = config.training.init_layers or InitLayers()
     for key, chosen in (("encoder_layers", layers.encoder), ("decoder_layers", layers.decoder)):
-        if chosen is not None:
-            _require_layers(chosen, key, ours[key], theirs[key])
-            theirs[key] = ours[key]
+        if chosen is None:
+            continue
+        name = f"training.init_layers: {key.removesuffix('_layers')}"
+        if len(chosen) != ours[key]:
+            message = f"{name} names {len(chosen)} layers, model.{key} is {ours[key]}"
+            raise InputError(message, "name as many as there are")
+        if max(chosen) >= theirs[key]:
+            message = f"{name}: {max(chosen)}, but {INIT_FROM} has layers 0 to {theirs[key] - 1}"
+            raise InputError(message, "count from 0")
+        theirs[key] = ours[key]
     different = [f"model.{key}" for key in ours if key not in _WEIGHTLESS and theirs[key] != ours[key]]
     if theirs["positions"] == "learned" and start.data.max_length != config.data.max_length:
         different.append("data.max_length")
@@ -214,26 +220,13 @@ def start_differences(start: Config, config: Config) -> list[str]:
     return different
 
 
-def _require_layers(chosen: tuple[int, ...], key: str, ours: int, theirs: int) -> None:
-    name = f"training.init_layers: {key.removesuffix('_layers')}"
-    if len(chosen) != ours:
-        raise InputError(f"{name} names {len(chosen)} layers, model.{key} is {ours}", "name as many as there are")
-    if max(chosen) >= theirs:
-        raise InputError(f"{name}: {max(chosen)}, but {INIT_FROM} has layers 0 to {theirs - 1}", "count from 0")
-
-
 def copy_weights(
     model: TranslationModel, tokenizers: TokenizerPair, start: LoadedModel, layers: InitLayers | None = None
 ) -> None:
-    """Copy all weights; in embeddings and output layer, the rows of pieces that both vocabularies have.
+    """Copy all weights of `start`, or of some of its layers, into a model with these tokenizers.
 
-    The row of a new piece becomes the mean of those into which the other tokenizer splits it (Hewitt 2021).
-
-    Args:
-        model: takes the weights.
-        tokenizers: of the model.
-        start: has the weights.
-        layers: those of its layers that the model takes; None: all.
+    In embeddings and output layer, rows of pieces that both vocabularies have are copied. The row of a new piece
+    becomes the mean of those into which the other tokenizer splits it (Hewitt 2021).
     """
     by_name = dict(start.model.named_parameters())
     # A decoder-only model has its decoder layers in `layers`.
@@ -248,11 +241,11 @@ def copy_weights(
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name in sides:
-                _copy_rows(parameter, by_name[name], origins[sides[name]])
+                _copy_rows(parameter, by_name[name], *origins[sides[name]])
             else:
                 parameter.copy_(by_name[_origin_of_layer(name, stacks)])
-    size, n_known = tokenizers.target.vocab_size, len(origins["target"].known)
-    log.info("starting from pretrained weights; %d of %d target pieces are known", n_known, size)
+    size, (known, _) = tokenizers.target.vocab_size, origins["target"]
+    log.info("starting from pretrained weights; %d of %d target pieces are known", len(known), size)
 
 
 def _origin_of_layer(name: str, layers: Mapping[str, tuple[int, ...] | None]) -> str:
@@ -265,30 +258,23 @@ def _origin_of_layer(name: str, layers: Mapping[str, tuple[int, ...] | None]) ->
     return f"{stack}.{numbers[int(number)]}.{rest}"
 
 
-@dataclass(frozen=True)
-class _Origins:
-    """Rows of another vocabulary from which the rows of ours come: of pieces in both, and of the parts of new ones."""
-
-    known: dict[int, int]
-    new: dict[int, list[int]]
-
-
-def _origins(ours: TextTokenizer, theirs: TextTokenizer) -> _Origins:
+def _origins(ours: TextTokenizer, theirs: TextTokenizer) -> tuple[dict[int, int], dict[int, list[int]]]:
+    """Return their row of each of our pieces that they have, and of each new one the rows of its parts."""
     rows = {piece: i for i, piece in enumerate(theirs.tokens(range(theirs.vocab_size)))}
-    origins = _Origins({}, {})
+    known, new = dict[int, int](), dict[int, list[int]]()
     for row, piece in enumerate(ours.tokens(range(ours.vocab_size))):
         if piece in rows:
-            origins.known[row] = rows[piece]
+            known[row] = rows[piece]
             continue
         text = ours.decode([row])
         # Of part of a character nothing is known, nor of a language tag, which has no text.
         if "\ufffd" not in text and (parts := theirs.encode(text)):
-            origins.new[row] = parts
-    return origins
+            new[row] = parts
+    return known, new
 
 
-def _copy_rows(parameter: Tensor, old: Tensor, origins: _Origins) -> None:
-    rows, sources = list(origins.known), list(origins.known.values())
+def _copy_rows(parameter: Tensor, old: Tensor, known: dict[int, int], new: dict[int, list[int]]) -> None:
+    rows, sources = list(known), list(known.values())
     parameter[torch.tensor(rows, device=parameter.device)] = old[torch.tensor(sources)].to(parameter.device)
-    for row, parts in origins.new.items():
+    for row, parts in new.items():
         parameter[row] = old[parts].mean(dim=0).to(parameter.device)

@@ -19,9 +19,8 @@ from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.pipeline.resume import refuse_other_tokenizer, tokenizer_digests
 from mt.storage import atomic
-from mt.storage.manifest import read_manifest
+from mt.storage.manifest import is_done, read_manifest, stage_key
 from mt.storage.run_dir import RunDir
-from mt.storage.stage import is_done, stage_key
 from mt.text.lines import TextFile
 
 

@@ -30,9 +30,8 @@ from mt.metrics.scores import bleu_signature
 from mt.model.build import TranslationModel
 from mt.model.transformer import set_parameters
 from mt.pipeline.data import sample_text
-from mt.storage.manifest import read_manifest
+from mt.storage.manifest import is_done, read_manifest, stage_key
 from mt.storage.run_dir import ModelDir, RunDir
-from mt.storage.stage import is_done, stage_key
 from mt.system.devices import peak_memory
 from mt.system.distributed import Distributed
 from mt.text.casing import Casing

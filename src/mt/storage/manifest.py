@@ -1,4 +1,4 @@
-"""Manifests: size and SHA-256 of every file in a folder."""
+"""Manifests: size and SHA-256 of every file in a folder, and the key of the inputs that it was made from."""
 
 import contextlib
 import errno
@@ -60,11 +60,7 @@ def learned_files(files: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def verify(folder: Path, *parts: Path) -> dict[str, Any]:
-    """Check the files of a folder against its manifest and return the manifest.
-
-    Args:
-        folder: what to check.
-        parts: files and folders in it; all if none is given.
+    """Check the files of a folder, or those in some parts of it, against its manifest and return the manifest.
 
     Raises:
         DamagedError: a file is missing, or differs in size or content.
@@ -100,3 +96,18 @@ def sha256(path: Path) -> str:
 
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def stage_key(*inputs: Any) -> str:
+    """Hash the inputs of a stage of the pipeline, whose output is reused while the key is the same."""
+    import hashlib
+
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def is_done(folder: Path, key: str) -> bool:
+    """Return True if the output of a stage is undamaged and was made from the same inputs."""
+    try:
+        return bool(verify(folder).get("key") == key)
+    except DamagedError:
+        return False

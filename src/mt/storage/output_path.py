@@ -51,12 +51,8 @@ def refuse_inputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None])
 def require_replaceable(output: Path, command: str, mark: str, inputs: Iterable[Path] = (), force: bool = True) -> None:
     """Refuse an output folder unless it is new, empty, or holds nothing but an earlier output of the same command.
 
-    Args:
-        output: the folder to be written.
-        command: writes it.
-        mark: the key that this command, and no other, writes into a folder's manifest.
-        inputs: files and folders that the command reads.
-        force: False also refuses an earlier output.
+    `mark` is the key that this command, and no other, writes into a folder's manifest. Without `force`, an earlier
+    output is refused, too.
 
     Raises:
         InputError: replacing the folder would lose an input, the current directory or other files.

@@ -19,9 +19,7 @@ from mt.storage.output_path import is_device
 class ResumableFile:
     """A file that grows by durable blocks of lines; `lines` is their number.
 
-    Args:
-        path: of the complete file.
-        key: a digest of all that the content depends on; a session with the same key resumes, another starts again.
+    The key is a digest of all that the content depends on; a session with the same key resumes, another starts again.
     """
 
     def __init__(self, path: Path, key: str) -> None:

@@ -79,6 +79,7 @@ class RunDir:
     text = _Path("data/text")  # cleaned training text, untouched validation and test text
     prepared_counts = _Path(f"data/text/{COUNTS}")  # pairs of each split, and pairs dropped by cleaning
     cleaning = _Path("data/cleaning.json")  # all dropped training pairs by reason
+    alignments = _Path("data/alignments")  # of the words of the encoded training text
     tokenizer = _Path("tokenizer")
     precision = _Path("precision.json")  # the number format that `training.precision: auto` chose
     length = _Path("length.json")  # the numbers of steps that `training.minutes` allowed
@@ -102,11 +103,6 @@ class RunDir:
     def encoded(self, split: str) -> Path:
         return self.root / "data" / "encoded" / split
 
-    @property
-    def alignments(self) -> Path:
-        """The word alignments of the encoded training text."""
-        return self.root / "data" / "alignments"
-
     def encoded_counts(self, split: str) -> Path:
         return self.encoded(split) / COUNTS
 
@@ -128,11 +124,7 @@ class RunDir:
         return any(name.startswith("damaged-step-") for name in self._checkpoint_names())
 
     def _checkpoint_names(self) -> list[str]:
-        """List the folders in `checkpoints/`.
-
-        Raises:
-            MachineError: they cannot be listed, which must not look like a run without checkpoints.
-        """
+        """List the folders in `checkpoints/`; a failure to do so must not look like a run without checkpoints."""
         try:
             with os.scandir(self.checkpoints) as entries:
                 return [entry.name for entry in entries if entry.is_dir()]

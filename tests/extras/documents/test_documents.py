@@ -2,9 +2,12 @@
 
 import io
 import re
+import struct
 import time
+import tracemalloc
 import zipfile
 from pathlib import Path
+from zlib import crc32
 
 import docx
 import matplotlib
@@ -464,6 +467,24 @@ def test_bad_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         translate_document(tmp_path / "none.docx", tmp_path / "out.docx", translator(same))
     assert document_format(tmp_path / "a.en") is None
     assert not (tmp_path / "out.docx").exists()
+
+
+def test_a_part_is_unpacked_only_as_far_as_it_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mt.extras.documents.translating._MAX_BYTES", 1_000_000)  # its buffer counts as memory
+    path = tmp_path / "a.docx"
+    word_file(path)
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/media/a.bin", bytes(50_000_000))
+        info = archive.getinfo("word/media/a.bin")
+    sizes = struct.pack("<3L", info.CRC, info.compress_size, info.file_size)
+    assert path.read_bytes().count(sizes) == 2
+    path.write_bytes(path.read_bytes().replace(sizes, struct.pack("<3L", crc32(bytes(9)), info.compress_size, 9)))
+    tracemalloc.start()
+    try:
+        assert unpacked(translated(path, shout))["word/media/a.bin"] == bytes(9)
+        assert tracemalloc.get_traced_memory()[1] < 25_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_command_line(trained: Path, tmp_path: Path) -> None:

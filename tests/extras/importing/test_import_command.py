@@ -198,9 +198,9 @@ BAD = {
         "its tokenizer has 64 pieces, but its embeddings 63 rows",
     ),
     "no-numbers": (_vocabulary(lambda ids: ids.update({"▁": "a"})), "its values are not the numbers of pieces"),
-    "no-json": (lambda folder: (folder / "config.json").write_text("{"), "config.json: cannot be read as JSON"),
+    "no-json": (lambda folder: (folder / "config.json").write_text("{"), "config.json: cannot be read"),
     "cut-json": (lambda folder: (folder / "config.json").write_text("{"), "copy or download it again"),
-    "no-object": (lambda folder: (folder / "config.json").write_text("[]"), "config.json: holds no JSON object"),
+    "no-object": (lambda folder: (folder / "config.json").write_text("[]"), "config.json: holds no keys with values"),
     "no-spm": (_without("target.spm"), "target.spm: no such file"),
     "no-weights": (_without("model.safetensors"), "it has no model.safetensors name a complete folder"),
     "onnx": (_onnx, "it has no model.safetensors name the model that the ONNX files were made of"),
@@ -313,7 +313,7 @@ def test_embeddings_are_scaled_by_default_as_in_transformers(tmp_path: Path, mak
     theirs = make(tmp_path / "theirs")
     edit_json(tmp_path / "theirs" / "config.json", lambda config: config.pop("scale_embedding"))
     code = {"marian": "en de", "m2m_100": "en de", "mbart": "en_XX de_DE"}[theirs.config.model_type].split()
-    plan = read_plan(tmp_path / "theirs", "x", code[:1], code[1:])
+    plan = read_plan(tmp_path / "theirs", "x", (code[:1], code[1:]))
     assert plan.config.model.scale_embeddings is type(theirs.config)().scale_embedding
 
 

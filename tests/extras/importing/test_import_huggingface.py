@@ -56,12 +56,8 @@ class Imported:
 
 def made(folder: Path, make: Callable[..., Any], languages: dict[str, Any], steps: int = 0) -> Imported:
     theirs = make(folder / "theirs")
-    plan = read_plan(
-        folder / "theirs",
-        "x",
-        [languages["source_lang"]] if "source_lang" in languages else [],
-        languages.get("target_langs", ()),
-    )
+    sources = [languages["source_lang"]] if "source_lang" in languages else []
+    plan = read_plan(folder / "theirs", "x", (sources, languages.get("target_langs", ())))
     teach(theirs, folder / "theirs", plan, steps)
     import_model(folder / "theirs", folder / "ours", **languages)
     slow = open_model(ModelDir(folder / "ours"), EngineChoice("torch"))

@@ -62,7 +62,7 @@ def test_translations_without_pruned_pieces_are_identical(family: str, tmp_path:
     make, languages = FAMILIES[family]
     theirs = make(tmp_path / "theirs")
     sources = [languages["source_lang"]] if "source_lang" in languages else []
-    plan = read_plan(tmp_path / "theirs", "x", sources, languages.get("target_langs", ()))
+    plan = read_plan(tmp_path / "theirs", "x", (sources, languages.get("target_langs", ())))
     teach(theirs, tmp_path / "theirs", plan, steps=120)
     mt_api.import_model(tmp_path / "theirs", tmp_path / "whole", **languages)
     mt_api.import_model(tmp_path / "theirs", tmp_path / "small", **languages, prune=[written(tmp_path)])
@@ -168,7 +168,7 @@ def test_characters_only_in_longer_pieces_and_scores_of_unknown_text_remain(tmp_
 
 def test_files_of_one_language_are_read_by_its_tokenizer_only(tmp_path: Path) -> None:
     marian(tmp_path / "theirs", separate=True)
-    plan = read_plan(tmp_path / "theirs", "x", (), ())
+    plan = read_plan(tmp_path / "theirs", "x", ((), ()))
     english = written(tmp_path, ENGLISH[:1], "train.en")
     results = []
     for name in ("more.de.gz", "more.txt"):

@@ -7,14 +7,14 @@ from typing import Any
 
 from mt.errors import InputError
 from mt.extras.documents.inline import Marked, is_code, line_of, set_content
-from mt.extras.documents.markup import check_xml
+from mt.extras.documents.markup import parse_xml
 from mt.extras.documents.segments import Segment
 from mt.text.languages import LANGUAGE_NAMES, base_language
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 # Attributes that name the languages of a file
-_LANGUAGES = {"source-language": "source", "srcLang": "source", "srclang": "source"}
-_LANGUAGES |= {"target-language": "target", "trgLang": "target"}
+_LANGUAGES = dict.fromkeys(("source-language", "srcLang", "srclang"), "source")
+_LANGUAGES |= dict.fromkeys(("target-language", "trgLang"), "target")
 
 
 @dataclass
@@ -27,15 +27,11 @@ class XmlFile:
     @classmethod
     def read(cls, content: bytes, kind: str, languages: tuple[str, str], place: str) -> "XmlFile":
         """Read a file; `InputError` if it is damaged, or declares other languages than the model's."""
-        from lxml import etree
-
-        check_xml(content, place)
-        root = etree.fromstring(content, etree.XMLParser(resolve_entities=False, no_network=True))
+        root = parse_xml(content, place)
         expected = "tmx" if kind == "tmx" else "xliff"
-        if etree.QName(root).localname != expected:
+        if root.tag.rpartition("}")[2] != expected:
             raise InputError(f"{place}: no {expected.upper()} file", "check its kind")
-        for side, declared in _declared_languages(root):
-            _require_same_language(declared, languages[side == "target"], f"{place}: its {side} language")
+        _refuse_other_languages(root, languages, place)
         units = _tmx_units(root, languages) if kind == "tmx" else _xliff_units(root, languages[1])
         return cls(root, units)
 
@@ -68,19 +64,15 @@ class XmlFile:
         return bytes(etree.tostring(self.root.getroottree(), xml_declaration=True, encoding="UTF-8"))
 
 
-def _declared_languages(root: Any) -> Iterator[tuple[str, str]]:
-    """Yield the languages that a file declares for all of its units, as (source or target, code)."""
+def _refuse_other_languages(root: Any, languages: tuple[str, str], place: str) -> None:
+    """Refuse a file of known languages that are not the model's; regions and scripts may differ."""
     for node in root.iter("{*}xliff", "{*}file", "{*}header"):
         for key, side in _LANGUAGES.items():
-            if code := node.get(key):
-                yield side, code
-
-
-def _require_same_language(declared: str, wanted: str, what: str) -> None:
-    """Refuse a known language that is another one than the model's; regions and scripts may differ."""
-    old, new = base_language(declared), base_language(wanted)
-    if old != new and {old, new} <= LANGUAGE_NAMES.keys():
-        raise InputError(f"{what} is {declared}, but the model's is {wanted}", "choose a model of these languages")
+            declared, wanted = node.get(key) or "", languages[side == "target"]
+            old, new = base_language(declared), base_language(wanted)
+            if old != new and {old, new} <= LANGUAGE_NAMES.keys():
+                message = f"its {side} language is {declared}, but the model's is {wanted}"
+                raise InputError(f"{place}: {message}", "choose a model of these languages")
 
 
 def _xliff_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:

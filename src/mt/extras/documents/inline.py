@@ -28,12 +28,8 @@ def translate_marked(
 ) -> list[Marked | None]:
     """Translate texts with inline elements, each sentence once.
 
-    Args:
-        marked: the texts.
-        translate: translates and aligns sentences.
-        survives: says of a sentence and its translation whether nothing was lost that must stay; None replaces a text
-            with a sentence that loses it.
-        languages: source and target language.
+    `survives` says of a sentence and its translation whether nothing was lost that must stay; None replaces a text with
+    a sentence that loses it.
     """
     from mt.decoding.candidates import Candidate
     from mt.extras.serving.segmentation import segment_lines

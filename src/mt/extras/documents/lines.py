@@ -15,6 +15,8 @@ _CUT = r".{{1,{}}}(?:(?<=[!-~])[!-~]+)?[^\w\s「『（《〈【“‘]*"
 # Lines that extensions of Markdown give a meaning, such as `!!! note`, `=== "Tab"` or `:::tip`
 _EXTENSION = re.compile(r'(?:!!!|\?\?\?\+?) +[a-z][a-z -]*+(?:"[^"]*"\s*)?$|===[!+]? +"[^"]*"\s*$|:{3}')
 _DEFINITION = re.compile(r": +")
+# A byte order mark, and YAML or TOML
+_FRONT_MATTER = re.compile(r"\A\ufeff?(?:(---|\+\+\+)\r?\n.*?\n\1[ \t]*\r?\n)?", re.DOTALL)
 # Code, images, links' targets, references, HTML, hard line breaks, escapes and emphasis of Markdown.
 _INLINE = re.compile(
     r"""<(code|kbd|samp|tt|var)\b[^<>]*>.{0,1000}?</\1>
@@ -33,11 +35,7 @@ def scan_subtitles(source: str, is_vtt: bool, has_spaces: bool = True) -> Splice
     """Find the text of the cues of an .srt or .vtt file; lines of one cue are one text, those of speakers are not.
 
     In an .srt file text behind an empty line is the same cue's, in a .vtt file it may be a comment or a style sheet.
-
-    Args:
-        source: the file.
-        is_vtt: of WebVTT, where `&` and `<` are markup.
-        has_spaces: the target language writes spaces between words.
+    Only in the latter, `&` and `<` are markup. `has_spaces`: the target language writes spaces between words.
     """
     found = Spliced(source, partial(_cue_text, is_vtt=is_vtt, has_spaces=has_spaces))
     cue: list[tuple[int, int]] = []
@@ -65,22 +63,17 @@ def _add_cue(found: Spliced, lines: list[tuple[int, int]], number: int) -> None:
 
 
 def _cue_text(old: str, new: str, is_vtt: bool, has_spaces: bool) -> str:
-    new = _wrapped(old, new.replace("-->", "→"), has_spaces)
-    return re.sub(r"&(?!#?\w+;)", "&amp;", new).replace("<", "&lt;") if is_vtt else new
-
-
-def _wrapped(old: str, new: str, has_spaces: bool) -> str:
     """Break the text of a cue into as many lines as it had, of similar length."""
-    lines = old.strip("\r\n").count("\n") + 1
-    width = max(1, -(-len(new) // lines))
-    if has_spaces:
-        while len(wrapped := textwrap.wrap(new, width, break_long_words=False, break_on_hyphens=False)) > lines:
-            width += 1
-    else:
-        wrapped = [line.strip() for line in re.findall(_CUT.format(width), new)]
-    outside = re.fullmatch(r"(\s*).*?(\s*)", old, re.DOTALL)
-    assert outside is not None
-    return new if lines == 1 else outside[1] + ("\r\n" if "\r\n" in old else "\n").join(wrapped) + outside[2]
+    new, lines = new.replace("-->", "→"), old.strip("\r\n").count("\n") + 1
+    if lines > 1:
+        width = max(1, -(-len(new) // lines))
+        if has_spaces:
+            while len(wrapped := textwrap.wrap(new, width, break_long_words=False, break_on_hyphens=False)) > lines:
+                width += 1
+        else:
+            wrapped = [line.strip() for line in re.findall(_CUT.format(width), new)]
+        new = old.replace(old.strip(), ("\r\n" if "\r\n" in old else "\n").join(wrapped), 1)
+    return re.sub(r"&(?!#?\w+;)", "&amp;", new).replace("<", "&lt;") if is_vtt else new
 
 
 def scan_markdown(source: str) -> Spliced:
@@ -90,12 +83,9 @@ def scan_markdown(source: str) -> Spliced:
     found = Spliced(source, _escaped)
     lines = list(_lines(source))
     positions = [start for _, start, _ in lines]  # where to search on each line
-    first = _front_matter(source)
-    for token in (
-        MarkdownIt("commonmark")
-        .enable(["table", "strikethrough"])
-        .parse("\n" * source.count("\n", 0, first) + source[first:])
-    ):
+    rest = _FRONT_MATTER.sub("", source, count=1)
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    for token in parser.parse("\n" * (source.count("\n") - rest.count("\n")) + rest):
         if token.type != "inline" or token.map is None or not token.content:
             continue
         spans = _located(source, lines, positions, token.map[0], token.content.split("\n"))
@@ -153,13 +143,6 @@ def _joined(source: str, pieces: list[list[Span]], spans: list[tuple[int, int]])
         else:
             joined.append(piece)
     return joined
-
-
-def _front_matter(source: str) -> int:
-    """Return the end of a byte order mark and of YAML or TOML front matter, 0 without them."""
-    found = re.match(r"\ufeff?(?:(---|\+\+\+)\r?\n.*?\n\1[ \t]*\r?\n)?", source, re.DOTALL)
-    assert found is not None
-    return found.end()
 
 
 def _lines(source: str) -> Iterator[tuple[int, int, int]]:

@@ -3,18 +3,11 @@
 import html
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from mt.errors import InputError
 from mt.extras.documents.splicing import Span, Spliced
-from mt.extras.serving.html_lines import (
-    ATTRIBUTE,
-    INLINE,
-    RAW_ENDS,
-    UNTRANSLATED,
-    VOID,
-    OpenElements,
-    html_lines,
-)
+from mt.extras.serving.html_lines import ATTRIBUTE, INLINE, RAW_ENDS, UNTRANSLATED, VOID, OpenElements, html_lines
 
 _TOKEN = re.compile(
     r"""<!--.*?-->|<!\[CDATA\[(?P<cdata>.*?)\]\]>|<\?.*?\?>|<!(?:"[^"]*"|'[^']*'|[^'">])*>
@@ -39,24 +32,15 @@ _NO_FORMAT = re.compile(
 
 @dataclass(frozen=True)
 class Markup:
-    """The rules of a kind of markup.
+    """The elements of a kind of markup."""
 
-    Attributes:
-        blocks: elements whose beginning and end are those of a paragraph; None: all but `inline`.
-        inline: elements inside a paragraph.
-        skipped: elements whose text is not translated.
-        text: elements that hold the text of a paragraph; none: the paragraph itself.
-        runs: elements of a run, whose formatting is in an element `formats`; adjacent runs alike are one text.
-        harmless: elements that change nothing between two runs.
-    """
-
-    blocks: frozenset[str] | None = None
-    inline: frozenset[str] = frozenset()
-    skipped: frozenset[str] = frozenset()
-    text: frozenset[str] = frozenset()
-    runs: str = ""
-    formats: str = ""
-    harmless: frozenset[str] = frozenset()
+    blocks: frozenset[str] | None = None  # begin and end a paragraph; None: all but `inline`
+    inline: frozenset[str] = frozenset()  # stand inside a paragraph
+    skipped: frozenset[str] = frozenset()  # whose text is not translated
+    text: frozenset[str] = frozenset()  # hold the text of a paragraph; none: the paragraph itself
+    runs: str = ""  # a run; adjacent runs of the same formatting are one text
+    formats: str = ""  # the formatting of a run
+    harmless: frozenset[str] = frozenset()  # change nothing between two runs
 
 
 HTML = Markup(inline=INLINE | {"img", "wbr"}, skipped=UNTRANSLATED)
@@ -183,18 +167,18 @@ def _escaped(_: str, text: str) -> str:
     return html.escape(text, quote=False).replace('"', "&quot;")
 
 
-def check_xml(content: bytes, place: str) -> None:
-    """Refuse XML that is malformed, or that declares entities, which could grow without bounds or read files.
+def parse_xml(content: bytes, place: str) -> Any:
+    """Return the root of XML.
 
     Raises:
-        InputError: it is one of these.
+        InputError: it is malformed, or declares entities, which could grow without bounds or read files.
     """
     from lxml import etree
 
     if re.search(rb"<!ENTITY", content.replace(b"\x00", b"")):
         raise InputError(f"{place}: declares entities of its own, which are not expanded", "save it without a DTD")
     try:
-        etree.fromstring(content, etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False))
+        return etree.fromstring(content, etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False))
     except etree.XMLSyntaxError as error:
         if error.code == etree.ErrorTypes.ERR_NO_MEMORY:
             raise MemoryError from None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mt.errors import InputError
 from mt.extras.documents.formats import decode_utf8
-from mt.extras.documents.markup import DOCX, HTML, ODF, PPTX, Markup, check_xml, scan
+from mt.extras.documents.markup import DOCX, HTML, ODF, PPTX, Markup, parse_xml, scan
 from mt.extras.documents.segments import Segment
 from mt.extras.documents.splicing import Spliced
 from mt.text.archives import refuse_unsafe_zip
@@ -42,11 +42,14 @@ class Package:
         parts = {}
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                _check(archive, place)
+                refuse_unsafe_zip(archive, place, _MAX_BYTES)
+                manifests = [info for info in archive.infolist() if info.filename == "META-INF/manifest.xml"]
+                if any(b"encryption-data" in _unpacked(archive, info) for info in manifests):  # of OpenDocument
+                    raise InputError(f"{place}: protected by a password", "save it without one")
                 for info in archive.infolist():
                     name, part = info.filename, _unpacked(archive, info)  # all, to find damage before the work
                     if re.fullmatch(pattern, name):
-                        check_xml(part, f"{place}: {name}")
+                        parse_xml(part, f"{place}: {name}")
                         parts[name] = scan(decode_utf8(part, f"{place}: {name}"), markup, name)
         except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, ValueError, zlib.error) as error:
             raise InputError(f"{place}: damaged, or no .{kind} file ({error})", "save it again") from None
@@ -68,22 +71,12 @@ class Package:
         output = io.BytesIO()
         with zipfile.ZipFile(io.BytesIO(self.archive)) as old, zipfile.ZipFile(output, "w") as archive:
             for info in old.infolist():
-                content = new[info.filename].encode() if info.filename in new else old.read(info)
+                content = new[info.filename].encode() if info.filename in new else _unpacked(old, info)
                 archive.writestr(info, content, info.compress_type)
         return output.getvalue()
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """Read a part, whatever size it has, only as far as it claims; the last read compares the checksum."""
+    """Read a part only as far as it claims, for which `ZipFile.read` may unpack far more; compare its checksum."""
     with archive.open(info) as part:
-        content = part.read(info.file_size)
-        if part.read(1):
-            raise zipfile.BadZipFile(f"{info.filename} is larger than it claims")
-    return content
-
-
-def _check(archive: zipfile.ZipFile, place: str) -> None:
-    refuse_unsafe_zip(archive, place, _MAX_BYTES)
-    manifest = "META-INF/manifest.xml"  # of OpenDocument
-    if manifest in archive.namelist() and b"encryption-data" in archive.read(manifest):
-        raise InputError(f"{place}: protected by a password", "save it without one")
+        return part.read(info.file_size) + part.read(1)  # nothing follows, but an empty part is compared, too

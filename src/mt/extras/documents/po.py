@@ -13,19 +13,12 @@ _CHARSET = re.compile(r"(charset=)([\w.:-]+)")
 
 @dataclass
 class PoFile:
-    """A catalogue: its lines, and the entries in it that are to be translated.
-
-    Attributes:
-        lines: with their ends.
-        entries: as polib reads them; `linenum` says where each begins.
-        charset: of the file.
-        plurals: the number of plural forms of the target language.
-    """
+    """A catalogue: its lines, with their ends, and the entries in it that are to be translated."""
 
     lines: list[str]
-    entries: list[Any]
+    entries: list[Any]  # as polib reads them; `linenum` says where each begins
     charset: str
-    plurals: int
+    plurals: int  # the number of plural forms of the target language
 
     @classmethod
     def read(cls, content: bytes, place: str) -> "PoFile":

@@ -1,7 +1,7 @@
 """Segments of a document: text to translate between tags and placeholders that must survive."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -19,6 +19,7 @@ PLACEHOLDER = re.compile(
     |(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+""",
     re.VERBOSE,
 )
+_SPLIT = re.compile(f"({PLACEHOLDER.pattern})", re.VERBOSE)  # texts between placeholders at even positions
 # Arguments without a name or number, which a program fills in order; of tags, the order is that of nesting.
 _ORDERED = re.compile(r"%(?![(%{]|\d+\$|L?[\dn]$)|\{\}|<")
 _SAMPLE = 10_000  # characters
@@ -28,17 +29,11 @@ _CONTROLS = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff
 
 @dataclass(frozen=True)
 class Segment:
-    """A paragraph, a cell or a title: texts to translate, with the formatting between them left out.
+    """A paragraph, a cell or a title: texts to translate, with the formatting between them left out."""
 
-    Attributes:
-        texts: pieces between which the formatting changes, in order.
-        place: says where it stands in the document, for messages.
-        parts: the same with the formatting as inline elements, where they can be moved; empty where they cannot.
-    """
-
-    texts: tuple[str, ...]
-    place: str
-    parts: Parts = ()
+    texts: tuple[str, ...]  # pieces between which the formatting changes, in order
+    place: str  # where it stands in the document, for messages
+    parts: Parts = ()  # the same with the formatting as inline elements, where they can be moved
 
 
 def columns_of(text: str) -> list[str]:
@@ -49,15 +44,10 @@ def columns_of(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Result:
-    """The translations of a document's segments.
+    """The translations of a document's segments."""
 
-    Attributes:
-        texts: for each segment the translated pieces, or its text with markup, or None where it stays as it was.
-        kept: place and reason of segments that stay.
-    """
-
-    texts: list[tuple[str, ...] | None]
-    kept: list[tuple[str, str]]
+    texts: list[tuple[str, ...] | None]  # translated pieces, or a text with its markup; None: the segment stays
+    kept: list[tuple[str, str]]  # place and reason of segments that stay
 
 
 def translate_segments(
@@ -69,13 +59,7 @@ def translate_segments(
     """Translate all segments, each sentence once: those with inline elements whole, others piece by piece.
 
     A sentence whose placeholders do not all come back, once each, is translated piece by piece between them, and
-    between its inline elements.
-
-    Args:
-        segments: of one document.
-        translate: returns the translation of each of some sentences, with aligned words if asked.
-        languages: of source and target, for sentence ends.
-        show_sample: gets the beginning of the text before anything is translated.
+    between its inline elements. Before anything is translated, `show_sample` gets the beginning of the text.
     """
     if show_sample is not None:
         show_sample(" ".join(text for segment in segments for text in segment.texts)[:_SAMPLE])
@@ -95,43 +79,25 @@ def _is_whole(source: str, translation: str) -> bool:
 
 def _translate_pieces(segments: Sequence[Segment], translate: Translate, language: str) -> Result:
     split = [[_sentences(text, language) for text in segment.texts] for segment in segments]
-    first = _all(translate, (each.core for texts in split for text in texts for each in text if each.core))
+    first = _all(translate, (core for texts in split for text in texts for _, core in text if core))
     lost = [core for core, translated in first.items() if not _survived(core, translated)]
-    between = _all(translate, (piece for core in lost for piece in _between(core)[::2] if _has_words(piece)))
+    between = _all(translate, (piece for core in lost for piece in _SPLIT.split(core)[::2] if _has_words(piece)))
     for core in lost:
-        pieces = _between(core)
+        pieces = _SPLIT.split(core)
         pieces[::2] = [_rejoined(piece, between) for piece in pieces[::2]]
         first[core] = "".join(pieces)
     texts: list[tuple[str, ...] | None] = []
     kept = []
     for segment, sentences in zip(segments, split, strict=True):
-        cores = [each.core for text in sentences for each in text if each.core]
+        cores = [core for text in sentences for _, core in text if core]
         reasons = [f"no translation of {core:.60}" for core in cores if not first[core].strip()]
         reasons += [f"braces in braces: {core:.60}" for core in cores if set("{}") & set(PLACEHOLDER.sub("", core))]
         if reasons:
             kept.append((segment.place, reasons[0]))
             texts.append(None)
         else:
-            texts.append(tuple("".join(each.translated(first) for each in text) for text in sentences))
+            texts.append(tuple("".join(_replaced(*each, first) for each in text) for text in sentences))
     return Result(texts, kept)
-
-
-@dataclass(frozen=True)
-class _Sentence:
-    """A sentence, with the white space around it; one without words has no core and stays as it is."""
-
-    before: str
-    raw: str
-    after: str
-
-    @property
-    def core(self) -> str:
-        """The sentence on one line."""
-        return " ".join(self.raw.split())
-
-    def translated(self, translations: dict[str, str]) -> str:
-        new = translations.get(self.core, self.core)
-        return f"{self.before}{self.raw if new == self.core else new}{self.after}"
 
 
 def _all(translate: Translate, texts: Iterable[str]) -> dict[str, str]:
@@ -141,15 +107,16 @@ def _all(translate: Translate, texts: Iterable[str]) -> dict[str, str]:
     return dict(zip(distinct, new, strict=True))
 
 
-def _sentences(text: str, language: str) -> list[_Sentence]:
-    bounds = [0, *sentence_ends(text, language), len(text)]
-    found = []
-    for start, end in pairwise(bounds):
-        sentence = text[start:end]
-        core = sentence.strip() if _has_words(PLACEHOLDER.sub("", sentence)) else ""
-        first = sentence.index(core) if core else len(sentence)
-        found.append(_Sentence(sentence[:first], core, sentence[first + len(core) :]))
-    return found
+def _sentences(text: str, language: str) -> list[tuple[str, str]]:
+    """Return each sentence as it stands and on one line; the latter is empty if it has no words."""
+    sentences = [text[start:end] for start, end in pairwise([0, *sentence_ends(text, language), len(text)])]
+    return [(one, " ".join(one.split()) if _has_words(PLACEHOLDER.sub("", one)) else "") for one in sentences]
+
+
+def _replaced(sentence: str, core: str, translations: Mapping[str, str]) -> str:
+    """Return the translation of a sentence with the white space around it."""
+    new = translations.get(core, core)
+    return sentence if new == core else sentence.replace(sentence.strip(), new, 1)
 
 
 def _has_words(text: str) -> bool:
@@ -162,20 +129,7 @@ def _survived(source: str, translation: str) -> bool:
     return sorted(old) == sorted(new) and list(filter(_ORDERED.match, old)) == list(filter(_ORDERED.match, new))
 
 
-def _between(text: str) -> list[str]:
-    """Split a text into what is between its placeholders (even positions) and the placeholders (odd)."""
-    pieces, end = [], 0
-    for found in PLACEHOLDER.finditer(text):
-        pieces += [text[end : found.start()], found[0]]
-        end = found.end()
-    return [*pieces, text[end:]]
-
-
-def _rejoined(piece: str, translated: dict[str, str]) -> str:
+def _rejoined(piece: str, translated: Mapping[str, str]) -> str:
     """Return the translation of a piece with the white space around it; one that gains placeholders stays."""
-    new = translated.get(piece, piece)
-    if not new.strip() or PLACEHOLDER.search(new):
-        return piece
-    core = piece.strip()
-    start = piece.index(core)
-    return f"{piece[:start]}{new.strip()}{piece[start + len(core) :]}"
+    new = translated.get(piece, piece).strip()
+    return piece.replace(piece.strip(), new, 1) if new and not PLACEHOLDER.search(new) else piece

@@ -1,5 +1,6 @@
 """Documents that are rewritten in place: all that is not translated keeps its bytes."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -10,36 +11,23 @@ from mt.extras.documents.segments import Segment
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of a document's source with its text; a piece may consist of several.
-
-    Attributes:
-        start, end: where it stands.
-        text: what is translated of it.
-        quote: written around the translation, for a stretch that includes quotation marks or should have them.
-    """
+    """A stretch of a document's source with its text; a piece may consist of several."""
 
     start: int
     end: int
-    text: str
-    quote: str = ""
+    text: str  # to translate
+    quote: str = ""  # written around the translation, for a stretch that includes quotation marks or should have them
 
 
 @dataclass
 class Spliced:
-    """Source text and the spans in it that are to be translated.
-
-    Attributes:
-        source: the whole document, or one part of it.
-        escape: writes a translated text in the document's syntax; it is given the source that it replaces, too.
-        segments, spans: aligned; of each piece of a segment, the spans whose joined text it is.
-        blocks: likewise; where a segment's text with its markup begins and ends, if that is known.
-    """
+    """Source text, a whole document or a part of it, and the spans in it that are to be translated."""
 
     source: str
-    escape: Callable[[str, str], str]
+    escape: Callable[[str, str], str]  # writes a translation in the document's syntax, given the source it replaces
     segments: list[Segment] = field(default_factory=list)
-    spans: list[list[list[Span]]] = field(default_factory=list)
-    blocks: list[tuple[int, int]] = field(default_factory=list)
+    spans: list[list[list[Span]]] = field(default_factory=list)  # of each segment's pieces, whose joined text it is
+    blocks: list[tuple[int, int]] = field(default_factory=list)  # where a segment with its markup stands, if known
 
     def add(self, pieces: list[list[Span]], place: str, block: tuple[int, int] = (0, 0), parts: Parts = ()) -> None:
         """Add a segment, unless no piece of it has a letter."""
@@ -63,7 +51,7 @@ class Spliced:
                     escaped = f"{first.quote}{self.escape(self.source[first.start : first.end], new)}{first.quote}"
                     changes += [(span.start, span.end, escaped if span is first else "") for span in spans]
         parts, end = [], 0
-        for start, stop, new in sorted(self._merged(blocks, changes)):
+        for start, stop, new in sorted(self._merged(sorted(blocks), sorted(changes))):
             parts += [self.source[end:start], new]
             end = stop
         return "".join([*parts, self.source[end:]])
@@ -72,23 +60,16 @@ class Spliced:
         self, blocks: list[tuple[int, int, str]], changes: list[tuple[int, int, str]]
     ) -> Iterator[tuple[int, int, str]]:
         """Yield all changes, those of attributes within a block as part of its new text."""
-        rest = iter(sorted(changes))
-        change = next(rest, None)
-        for start, stop, text in sorted(blocks):
-            within = []
-            while change is not None and change[0] < stop:
-                if change[0] < start:
-                    yield change
-                else:
-                    within.append(change)
-                change = next(rest, None)
+        last = 0
+        for start, stop, text in blocks:
+            first, previous = bisect_left(changes, (start,)), last
+            last = bisect_left(changes, (stop,))
+            yield from changes[previous:first]
             # The longest first, as it may begin with another.
-            for old, new in sorted(self._tags(within), key=lambda tag: -len(tag[0])):
+            for old, new in sorted(self._tags(changes[first:last]), key=lambda tag: -len(tag[0])):
                 text = text.replace(old, new)
             yield start, stop, text
-        if change is not None:
-            yield change
-        yield from rest
+        yield from changes[last:]
 
     def _tags(self, changes: Sequence[tuple[int, int, str]]) -> Iterator[tuple[str, str]]:
         """Yield each tag whose attributes change, up to the quotation mark of the last, before and after."""

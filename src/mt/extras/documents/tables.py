@@ -15,36 +15,20 @@ _MARK = re.compile(r"\ufeff?(?:sep=([^\w\s\"]|\t)\r?\n)?", re.IGNORECASE)  # `se
 
 @dataclass
 class Table:
-    """A table, and the columns to read and to fill.
+    """A table, and the columns to read and to fill."""
 
-    Attributes:
-        records: the rows as they stand in the file, with their line ends.
-        rows: their cells.
-        dialect: how the csv module reads them.
-        column, target: the columns, from 0; equal where a column is translated in place.
-        name: of a new column, else None.
-        first: the first row that is no header.
-        mark: what the file begins with before its first row: a byte order mark, a line `sep=;`, or nothing.
-    """
-
-    records: list[str]
-    rows: list[list[str]]
-    dialect: dict[str, Any]
-    column: int
-    target: int
-    name: str | None
-    first: int
-    mark: str
+    records: list[str]  # the rows as they stand in the file, with their line ends
+    rows: list[list[str]]  # their cells
+    dialect: dict[str, Any]  # how the csv module reads them
+    column: int  # the source, from 0
+    target: int  # the same where a column is translated in place
+    name: str | None  # of a new column
+    first: int  # the first row that is no header
+    mark: str  # a byte order mark and a line `sep=;` before the first row, if the file has them
 
     @classmethod
     def read(cls, content: str, kind: str, columns: str | None, place: str) -> "Table":
-        """Read a table.
-
-        Args:
-            content: its text.
-            kind: csv or tsv.
-            columns: SOURCE or SOURCE:TARGET, names of the header or numbers from 1.
-            place: the file, for messages.
+        """Read a table; `columns` is SOURCE or SOURCE:TARGET, names of the header or numbers from 1.
 
         Raises:
             InputError: `columns` is missing or names no column, or a quotation does not end.
@@ -86,10 +70,9 @@ class Table:
 
     def _translated_rows(self) -> list[int]:
         """Return the rows whose target is empty, unless the source itself is replaced."""
-        numbered = list(enumerate(self.rows))[self.first :]
-        with_text = [(number, row) for number, row in numbered if len(row) > self.column and row[self.column].strip()]
-        empty = [number for number, row in with_text if len(row) <= self.target or not row[self.target].strip()]
-        return [number for number, _ in with_text] if self.target == self.column else empty
+        in_place, numbered = self.target == self.column, list(enumerate(self.rows))[self.first :]
+        with_source = [(number, row) for number, row in numbered if _has_text(row, self.column)]
+        return [number for number, row in with_source if in_place or not _has_text(row, self.target)]
 
     def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
         """Return the table with translations."""
@@ -131,6 +114,10 @@ def _written(row: list[str], dialect: dict[str, Any]) -> str:
     output = io.StringIO(newline="")
     csv.writer(output, lineterminator="\r\n", **dialect).writerow(row)  # it quotes a cell with one of these
     return output.getvalue().removesuffix("\r\n")
+
+
+def _has_text(row: list[str], column: int) -> bool:
+    return len(row) > column and bool(row[column].strip())
 
 
 def _column(name: str, header: list[str], place: str) -> int:

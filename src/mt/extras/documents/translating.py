@@ -3,9 +3,7 @@
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from mt.errors import InputError
 from mt.extras.documents.bilingual import XmlFile
@@ -29,15 +27,10 @@ _PACKAGES = {"po": "polib", "md": "markdown_it"} | dict.fromkeys("docx pptx odt 
 
 @dataclass(frozen=True)
 class DocumentSummary:
-    """The result of a document's translation.
+    """The result of a document's translation."""
 
-    Attributes:
-        segments: paragraphs, cells and the like with text.
-        kept: place and reason of those that stayed as they were.
-    """
-
-    segments: int
-    kept: list[tuple[str, str]]
+    segments: int  # paragraphs, cells and the like with text
+    kept: list[tuple[str, str]]  # place and reason of those that stayed as they were
 
 
 def translate_document(
@@ -87,11 +80,11 @@ def translate_document(
     require_writable(output, "--output")
     refuse_inputs([output], [source])
     known = languages if check_source else ("und", languages[1])
-    segments, write = _read(_content(source), kind, columns, known, str(source))
-    result = translate_segments(segments, translate, languages, show_sample)
-    with atomic.new_file(output) as append:
-        append(write(result.texts))
-    return DocumentSummary(len(segments), result.kept)
+    document = _read(_content(source), kind, columns, known, str(source))
+    result = translate_segments(document.segments, translate, languages, show_sample)
+    written = document.written(result.texts)
+    atomic.write_bytes(output, written.encode() if isinstance(written, str) else written)
+    return DocumentSummary(len(result.texts), result.kept)
 
 
 def _content(path: Path) -> bytes:
@@ -108,25 +101,20 @@ def _content(path: Path) -> bytes:
 
 def _read(
     content: bytes, kind: str, columns: str | None, languages: tuple[str, str], place: str
-) -> tuple[list[Any], Callable[[list[tuple[str, ...] | None]], bytes]]:
-    """Return the segments of a document, and the function that writes it with their translations."""
-    document: Any
+) -> Package | XmlFile | PoFile | Table | Spliced:
     if kind in ("docx", "pptx", "odt", "epub"):
-        document = Package.read(content, kind, place)
-    elif kind in ("xliff", "tmx"):
-        document = XmlFile.read(content, kind, languages, place)
-    elif kind == "po":
-        document = PoFile.read(content, place)
-    else:
-        text = decode_utf8(content, place)
-        if kind in ("csv", "tsv"):
-            document = Table.read(text, kind, columns, place)
-        else:
-            if kind in ("srt", "vtt") and "-->" not in text:
-                raise InputError(f"{place}: no subtitle in it", "check its kind")
-            scan_html: Callable[[str], Spliced] = partial(scan, markup=HTML, place="line")
-            is_vtt = kind == "vtt" or "WEBVTT" in text[:10]
-            scan_cues = partial(scan_subtitles, is_vtt=is_vtt, has_spaces=is_spaced(languages[1]))
-            spliced = {"html": scan_html, "md": scan_markdown}.get(kind, scan_cues)(text)
-            return spliced.segments, lambda translations: spliced.written(translations).encode()
-    return document.segments, document.written
+        return Package.read(content, kind, place)
+    if kind in ("xliff", "tmx"):
+        return XmlFile.read(content, kind, languages, place)
+    if kind == "po":
+        return PoFile.read(content, place)
+    text = decode_utf8(content, place)
+    if kind in ("csv", "tsv"):
+        return Table.read(text, kind, columns, place)
+    if kind == "html":
+        return scan(text, HTML, "line")
+    if kind == "md":
+        return scan_markdown(text)
+    if "-->" not in text:
+        raise InputError(f"{place}: no subtitle in it", "check its kind")
+    return scan_subtitles(text, kind == "vtt" or "WEBVTT" in text[:10], is_spaced(languages[1]))

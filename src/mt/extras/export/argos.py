@@ -14,8 +14,8 @@ from mt.decoding.ctranslate2_engine import cpu_cores
 from mt.decoding.engine import SearchOptions
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
-from mt.extras.export.bleu_check import BleuCheck
 from mt.extras.export.common import ExportJob
+from mt.extras.export.equivalence import BleuCheck
 from mt.extras.export.sentence_ends import sentence_ends_model
 from mt.extras.export.sentencepiece import count_differences, sentencepiece_model
 from mt.storage import atomic

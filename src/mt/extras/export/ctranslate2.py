@@ -11,9 +11,8 @@ from mt.data.tokenizer import EOS, EOS_ID, SOS, SPECIALS
 from mt.decoding.ctranslate2_engine import CTranslate2Engine
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translator import Translator
-from mt.extras.export.bleu_check import BleuCheck
 from mt.extras.export.common import ExportJob, write_own
-from mt.extras.export.equivalence import random_batch, require_equal
+from mt.extras.export.equivalence import BleuCheck, random_batch, require_equal
 from mt.storage import atomic
 from mt.storage.run_dir import tokenizer_names
 

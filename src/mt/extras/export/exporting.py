@@ -15,12 +15,11 @@ from mt.console import log
 from mt.data.eval_texts import EvalText, read_texts
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError, MtError
-from mt.extras.export.bleu_check import BleuCheck
 from mt.extras.export.common import ExportJob, export_card, load_job, require_exportable
+from mt.extras.export.equivalence import BleuCheck
 from mt.storage import atomic
-from mt.storage.manifest import read_manifest
+from mt.storage.manifest import is_done, read_manifest, stage_key
 from mt.storage.run_dir import ModelDir, RunDir
-from mt.storage.stage import is_done, stage_key
 from mt.text.preprocessing import NO_PREPROCESSING
 
 MAX_LOSS = 0.5

@@ -14,8 +14,7 @@ from mt.decoding.settings import TranslationSettings
 from mt.errors import MtError
 from mt.extras.export.common import ExportJob, write_own
 from mt.extras.export.equivalence import random_batch, require_equal, sample_texts
-from mt.extras.export.huggingface_sentencepiece import is_marian, write_marian_tokenizer
-from mt.extras.export.huggingface_tokenizer import tokenizer_config, tokenizer_json
+from mt.extras.export.huggingface_tokenizer import is_marian, tokenizer_config, tokenizer_json, write_marian_tokenizer
 from mt.extras.export.huggingface_weights import class_of, huggingface_weights, n_positions, target_shift
 from mt.storage import atomic
 
@@ -37,7 +36,7 @@ def write_huggingface(job: ExportJob, folder: Path, card: str) -> str:
         write_marian_tokenizer(config, tokenizers, longest, folder)
     else:
         atomic.write_text(folder / "tokenizer.json", tokenizer_json(tokenizers, shift, config.model.source_format))
-        atomic.write_json(folder / "tokenizer_config.json", tokenizer_config(tokenizers, shift, longest))
+        atomic.write_json(folder / "tokenizer_config.json", tokenizer_config(shift, longest))
     atomic.write_text(folder / "README.md", _with_header(config, card) + _usage(job, shift))
     write_own(job, folder)
     with _quiet():

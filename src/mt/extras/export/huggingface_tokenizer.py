@@ -1,18 +1,62 @@
-"""Conversion of the tokenizers to one transformers tokenizer, which encodes sources and decodes targets.
+"""Tokenizers for transformers: the files of a MarianTokenizer, or a tokenizer.json.
 
-The exported model has one range of ids for both languages (see `huggingface_weights`). With separate vocabularies, the
+A Marian model of SentencePiece whose sentences begin with text gets the files of MarianTokenizer. That cannot put `<s>`
+before a sentence, so other models get a tokenizer.json with the pieces and scores of the source's model.
+
+It encodes sources and decodes targets in one range of ids (see `huggingface_weights`). With separate vocabularies, the
 target's pieces follow the source's with a prefix that decoding removes.
 """
 
+import base64
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from mt.config import Config
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.tokenizer import EOS, PAD, SOS, SPECIALS, UNK, TokenizerPair
-from mt.extras.export.huggingface_sentencepiece import tokenizer_state
+from mt.data.token_store import SIDES
+from mt.data.tokenizer import EOS, ESCAPES, PAD, SOS, SPACE, SPECIALS, UNK, UNK_ID, TokenizerPair
+from mt.extras.export.huggingface_weights import class_of
+from mt.storage import atomic
 
 # A prefix that no piece has: in pieces, the escape character is followed by one of two other letters.
 _TARGET = "\ue000t"
+_NEVER = 0.0  # score of pieces that no text becomes; any other would change that of unknown characters
+# The library would find these pieces in text, so text is cut inside of their names.
+_LITERALS, _LITERAL_BYTES, _LITERAL_TAGS = r"</(?=s>)|<(?=(?:pad|unk|s)>)", r"|<(?=0x[0-9A-F]{2}>)", r"|<(?=2[\w-]+>)"
+
+
+def is_marian(config: Config, tokenizers: TokenizerPair) -> bool:
+    """Return True if the files of MarianTokenizer represent a model's tokenizers."""
+    form = config.model.source_format, class_of(config.model)[0]
+    return form == ("text </s>", "marian") and all(isinstance(t, SentencePieceTokenizer) for t in tokenizers)
+
+
+def write_marian_tokenizer(config: Config, tokenizers: TokenizerPair, max_tokens: int, folder: Path) -> None:
+    """Write the SentencePiece models, the vocabularies, and the settings of a MarianTokenizer."""
+    names = ("vocab.json", "target_vocab.json")
+    for side, tokenizer, name in zip(SIDES, tokenizers, names, strict=True):
+        assert isinstance(tokenizer, SentencePieceTokenizer)
+        atomic.write_bytes(folder / f"{side}.spm", tokenizer.models[0])
+        if side == "source" or not tokenizers.shared:
+            marks = {i: f">>{language}<<" for language, i in tokenizer.tags.items()}
+            pieces = enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))
+            atomic.write_json(folder / name, {marks.get(i, piece): i for i, piece in pieces})
+    settings = {
+        "tokenizer_class": "MarianTokenizer",
+        "model_max_length": max_tokens,
+        "separate_vocabs": not tokenizers.shared,
+        "source_lang": config.data.source_lang[0],
+        "target_lang": config.data.target_lang[0],
+        "pad_token": PAD,
+        "bos_token": SOS,  # never in text, but a translation begins with it
+        "unk_token": UNK,
+        "eos_token": EOS,
+        "split_special_tokens": True,  # a literal </s> in a sentence is text
+        "clean_up_tokenization_spaces": False,
+    }
+    atomic.write_json(folder / "tokenizer_config.json", settings)
 
 
 def tokenizer_json(tokenizers: TokenizerPair, shift: int, source_format: str) -> str:
@@ -20,7 +64,7 @@ def tokenizer_json(tokenizers: TokenizerPair, shift: int, source_format: str) ->
     source = tokenizers.source
     state: dict[str, Any] = json.loads(source.to_json())
     if isinstance(source, SentencePieceTokenizer):
-        state = tokenizer_state(source)
+        state = _sentencepiece_state(source)
     state["normalizer"]["normalizers"].insert(0, {"type": "Strip", "strip_left": True, "strip_right": True})
     state["post_processor"] = _template(source_format)
     names = dict(enumerate(SPECIALS))
@@ -30,17 +74,15 @@ def tokenizer_json(tokenizers: TokenizerPair, shift: int, source_format: str) ->
             state["model"]["vocab"] += [[_TARGET + piece, 0.0] for piece in target]
         else:
             state["model"]["vocab"].update({_TARGET + piece: shift + i for i, piece in enumerate(target)})
-        state["decoder"]["decoders"].insert(0, {"type": "Replace", "pattern": {"String": _TARGET}, "content": ""})
+        state["decoder"]["decoders"].insert(0, _replace(_TARGET, ""))
         names.update({shift + i: _TARGET + special for i, special in enumerate(SPECIALS)})
     state["added_tokens"] = [_added_token(i, name, special=True) for i, name in names.items()]
     # Language tags are recognised in text, which is the only place to give them.
-    state["added_tokens"] += [
-        _added_token(i, f"<2{code}>", special=False) for code, i in tokenizers.source.tags.items()
-    ]
+    state["added_tokens"] += [_added_token(i, f"<2{code}>", special=False) for code, i in source.tags.items()]
     return json.dumps(state, ensure_ascii=False) + "\n"
 
 
-def tokenizer_config(tokenizers: TokenizerPair, shift: int, max_source_tokens: int) -> dict[str, Any]:
+def tokenizer_config(shift: int, max_source_tokens: int) -> dict[str, Any]:
     """Return the content of `tokenizer_config.json`."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -77,3 +119,70 @@ def _added_token(number: int, name: str, special: bool) -> dict[str, Any]:
         "normalized": False,
         "special": special,
     }
+
+
+def _sentencepiece_state(tokenizer: SentencePieceTokenizer) -> dict[str, Any]:
+    """Return a tokenizer.json's content without added tokens and template; the vocabulary is a list for unigrams."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.models[0])
+    spec = model.normalizer_spec
+    normalizers: list[dict[str, Any]] = [{"type": "NFC"}]
+    decoders: list[dict[str, Any]] = [
+        _replace(SPACE, " "),
+        {"type": "ByteFallback"},
+        {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+    ]
+    if model.denormalizer_spec.precompiled_charsmap:  # trained here
+        normalizers += [_replace(*pair) for pair in ESCAPES]
+        decoders += [_replace(escaped, text) for text, escaped in reversed(ESCAPES)]
+    elif spec.precompiled_charsmap:
+        charsmap = base64.b64encode(spec.precompiled_charsmap).decode()
+        normalizers.append({"type": "Precompiled", "precompiled_charsmap": charsmap})
+    if spec.remove_extra_whitespaces:
+        strip = {"type": "Strip", "strip_left": True, "strip_right": True}
+        normalizers += [strip, {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]
+    scheme = "always" if spec.add_dummy_prefix else "never"
+    spaces = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": True}
+    literals = _LITERALS + _LITERAL_BYTES * bool(tokenizer.byte_ids) + _LITERAL_TAGS * bool(tokenizer.tags)
+    literal = {"type": "Split", "pattern": {"Regex": literals}, "behavior": "Isolated", "invert": False}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [spaces, literal]},
+        "decoder": {"type": "Sequence", "decoders": decoders},
+        "model": _model(tokenizer, model),
+    }
+
+
+def _model(tokenizer: SentencePieceTokenizer, model: Any) -> dict[str, Any]:
+    pieces = tokenizer.tokens(range(tokenizer.vocab_size))
+    scores = {each.piece: each.score for each in model.pieces if each.type == each.NORMAL}
+    has_bytes = bool(tokenizer.byte_ids)
+    if tokenizer.log_probs:
+        vocabulary = [[piece, scores.get(piece, _NEVER)] for piece in pieces]
+        return {"type": "Unigram", "unk_id": UNK_ID, "vocab": vocabulary, "byte_fallback": has_bytes}
+    merges = sorted(_merges(scores), key=lambda merge: -scores["".join(merge)])
+    return {
+        "type": "BPE",
+        "unk_token": UNK,
+        "fuse_unk": not has_bytes,
+        "byte_fallback": has_bytes,
+        "vocab": {piece: i for i, piece in enumerate(pieces)},
+        "merges": [list(merge) for merge in merges],
+    }
+
+
+def _merges(scores: dict[str, float]) -> Iterator[tuple[str, str]]:
+    """Yield all pairs of pieces that make a piece; SentencePiece ranks the piece, `tokenizers` the pair."""
+    for piece in scores:
+        for i in range(1, len(piece)):
+            if piece[:i] in scores and piece[i:] in scores:
+                yield piece[:i], piece[i:]
+
+
+def _replace(pattern: str, content: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {"String": pattern}, "content": content}

@@ -140,8 +140,7 @@ def _quiet() -> Iterator[None]:
     level = exporter.level
     exporter.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         exporter.setLevel(level)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mt.extras.export.common import position_table, rotation_table
-from mt.model.attention import SelfAttention, attend, attention_mask, split_heads
+from mt.model.attention import attend, attention_mask, split_heads
 from mt.model.decoder_state import KeyValues
 from mt.model.layers import DecoderLayer, EncoderLayer
 from mt.model.packing import PAD_ID
@@ -41,7 +41,7 @@ class EncoderGraph(nn.Module):
         x = self.embedding.tokens(src_tokens) * self.embedding.scale + self.positions[: src_tokens.shape[1]]
         x = self.embedding.norm(x)
         for layer in cast(Iterable[EncoderLayer], self.layers):
-            x = layer.residuals[0](x, lambda y, layer=layer: _attend_to_source(layer, y, pad, rotation))
+            x = layer.residuals[0](x, lambda y, layer=layer: _attend_to_itself(layer, y, pad, rotation, []))
             x = layer.residuals[1](x, layer.feed_forward)
         x = self.norm(x)
         memory = []
@@ -83,10 +83,9 @@ class DecoderGraph(nn.Module):
         x = self.embedding.norm(x)
         cached: list[Tensor] = []
         for number, layer in enumerate(cast(Iterable[DecoderLayer], self.layers)):
-            keys, values = cache[2 * number], cache[2 * number + 1]
-            source = KeyValues(memory[2 * number], memory[2 * number + 1])
+            past, source = (KeyValues(each[2 * number], each[2 * number + 1]) for each in (cache, memory))
             x = layer.residuals[0](
-                x, lambda y, layer=layer, k=keys, v=values: _attend_to_target(layer, y, k, v, cached, rotation)
+                x, lambda y, layer=layer, past=past: _attend_to_itself(layer, y, None, rotation, cached, past)
             )
             x = layer.residuals[1](x, lambda y, layer=layer, source=source: _attend_across(layer, y, source, pad))
             x = layer.residuals[2](x, layer.feed_forward)
@@ -94,28 +93,24 @@ class DecoderGraph(nn.Module):
         return logits, torch.stack(cached)
 
 
-def _attend_to_source(layer: EncoderLayer, x: Tensor, pad: Tensor, rotation: Tensor | None) -> Tensor:
-    attention = layer.self_attention
-    queries, keys, values = _project(attention, x, rotation)
-    output: Tensor = attention.out_proj(attend(queries, KeyValues(keys, values), attention_mask(pad), False, 0.0))
-    return output
-
-
-def _attend_to_target(
-    layer: DecoderLayer, x: Tensor, keys: Tensor, values: Tensor, cached: list[Tensor], rotation: Tensor | None
+def _attend_to_itself(
+    layer: EncoderLayer | DecoderLayer,
+    x: Tensor,
+    pad: Tensor | None,
+    rotation: Tensor | None,
+    cached: list[Tensor],
+    past: KeyValues | None = None,
 ) -> Tensor:
-    """Attend to the target so far, and append its keys and values to `cached`."""
+    """Attend to a source, or to the target so far, and append the keys and values to `cached`."""
     attention = layer.self_attention
-    query, key, value = _project(attention, x, rotation)
-    key_values = KeyValues(torch.cat([keys, key], dim=2), torch.cat([values, value], dim=2))
-    cached += [key_values.keys, key_values.values]
-    output: Tensor = attention.out_proj(attend(query, key_values, None, False, 0.0))
-    return output
-
-
-def _project(attention: SelfAttention, x: Tensor, rotation: Tensor | None) -> list[Tensor]:
     projected = rotated(attention.in_proj(x), rotation, attention.n_heads)
-    return [split_heads(part, attention.n_heads) for part in projected.chunk(3, dim=-1)]
+    queries, keys, values = (split_heads(part, attention.n_heads) for part in projected.chunk(3, dim=-1))
+    if past is not None:
+        keys, values = torch.cat([past.keys, keys], dim=2), torch.cat([past.values, values], dim=2)
+    cached += [keys, values]
+    mask = None if pad is None else attention_mask(pad)
+    output: Tensor = attention.out_proj(attend(queries, KeyValues(keys, values), mask, False, 0.0))
+    return output
 
 
 def _attend_across(layer: DecoderLayer, x: Tensor, source: KeyValues, pad: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Weights under transformers' names that were read from other formats, and what they say of their architecture."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,8 @@ def describe(
 ) -> tuple[dict[str, Any], dict[str, Any], bool]:
     """Return what transformers' config.json would say, keys of our model section, and the order of sinusoids.
 
-    Args:
-        folder: for messages.
-        tensors: the weights; learned positions remain among them.
-        flags: `activation`, `num_heads`, `pre_norm`, `scale_embeddings` and `self_attention/rotary_dim` as CTranslate2
-            has them.
+    The flags are `activation`, `num_heads`, `pre_norm`, `scale_embeddings` and `self_attention/rotary_dim` as
+    CTranslate2 has them.
 
     Raises:
         InputError: the activation is not one of ours, or a weight is missing.
@@ -42,8 +39,11 @@ def describe(
         heads, pre_norm, scale = int(flags["num_heads"]), bool(flags["pre_norm"]), flags["scale_embeddings"]
     except (KeyError, IndexError) as error:
         raise InputError(f"{folder}: it has no {error}, so this is another architecture") from None
-    _refuse_damaged(folder, heads, (source, target, output, inner, *positions))
-    d_model, layers = source.shape[1], [_layers(tensors, side) for side in SIDES]
+    if heads < 1:
+        raise InputError(f"{folder}: it has {heads} attention heads, so it is damaged")
+    if any(matrix.dim() != 2 for matrix in (source, target, output, inner, *positions)):
+        raise InputError(f"{folder}: a matrix of it has not two dimensions, so this is another architecture")
+    d_model = source.shape[1]
     if scale not in (0, 1) and abs(scale - d_model**0.5) > 1e-3:
         raise InputError(f"{folder}: its embeddings are multiplied by {scale:g}, and ours by the root of d_model or 1")
     if rotary and any(name in tensors for name in tables):
@@ -56,7 +56,7 @@ def describe(
         "d_model": d_model,
         **{f"{side}_attention_heads": heads for side in SIDES},
         **{f"{side}_ffn_dim": len(inner) // (1 + is_gated) for side in SIDES},
-        **{f"{side}_layers": count for side, count in zip(SIDES, layers, strict=True)},
+        **{f"{side}_layers": _layers(tensors, side) for side in SIDES},
         "activation_function": activation,
         "scale_embedding": bool(scale),
         "tie_word_embeddings": torch.equal(target, output),
@@ -70,16 +70,10 @@ def describe(
     ours: dict[str, Any] = {
         "norm": "pre" if pre_norm else "post",
         "positions": kind,
+        "source_format": "text </s>",
         "embedding_norm": "model.encoder.layernorm_embedding.weight" in tensors,
     }
     return theirs, ours | ({"activation": "swiglu"} if is_gated else {}), sines_first
-
-
-def _refuse_damaged(folder: Path, heads: int, matrices: Sequence[Tensor]) -> None:
-    if heads < 1:
-        raise InputError(f"{folder}: it has {heads} attention heads, so it is damaged")
-    if any(matrix.dim() != 2 for matrix in matrices):
-        raise InputError(f"{folder}: a matrix of it has not two dimensions, so this is another architecture")
 
 
 def _positions(table: Tensor, d_model: int) -> tuple[str, bool]:

@@ -6,7 +6,7 @@ They are of `mt export ctranslate2`, or converted from MarianMT, M2M-100, NLLB o
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,10 @@ from mt.decoding.engine import UnusableError
 from mt.errors import InputError
 from mt.extras.export.common import OWN
 from mt.extras.importing.arrays import SIDES, add_start, describe
-from mt.extras.importing.huggingface import TAGGED, Family, make_plan, own_plan
-from mt.extras.importing.safe_tensors import Tensors, read_json
-from mt.extras.importing.vocabularies import Vocabulary, marian_vocabulary, multilingual_vocabulary
-from mt.extras.importing.weights import Plan
+from mt.extras.importing.huggingface import TAGGED, Description, Languages, own_plan
+from mt.extras.importing.safe_tensors import Tensors, read_mapping
+from mt.extras.importing.vocabularies import marian_vocabulary, multilingual_vocabulary
+from mt.extras.importing.weights import Family, Plan
 from mt.storage.run_dir import tokenizer_names
 
 Array = np.ndarray[Any, Any]
@@ -48,9 +48,8 @@ _KINDS = {"weight": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"}
 _FLAGS: dict[str, int | None] = {
     **dict.fromkeys(("alibi", "multi_query_attention", "embeddings_merge"), 0),
     **dict.fromkeys(("alibi_use_positive_positions", "alignment_heads", "alignment_layer", "scale_alibi")),
-    **dict.fromkeys(
-        ("embeddings/multiply_by_sqrt_depth", "embeddings_0/multiply_by_sqrt_depth")
-    ),  # as scale_embeddings
+    # The same as scale_embeddings
+    **dict.fromkeys(("embeddings/multiply_by_sqrt_depth", "embeddings_0/multiply_by_sqrt_depth")),
     **dict.fromkeys(("activation", "num_heads", "pre_norm", "scale_embeddings", "start_from_zero_embedding")),
     "self_attention/rotary_dim": None,
     "self_attention/rotary_interleave": 0,
@@ -59,9 +58,7 @@ _FLAGS: dict[str, int | None] = {
 _ROTARY_LAYER = re.compile(r"layer_\d+/(?=self_attention/rotary_)")
 
 
-def read_ctranslate2(
-    folder: Path, name: str, source_langs: Sequence[str], target_langs: Sequence[str]
-) -> tuple[Plan, Tensors]:
+def read_ctranslate2(folder: Path, name: str, languages: Languages) -> tuple[Plan, Tensors]:
     """Read a folder.
 
     Raises:
@@ -72,13 +69,12 @@ def read_ctranslate2(
     except UnusableError as error:
         raise InputError(str(error), "convert the model again with CTranslate2 4") from None
     flags, tensors = _flags(folder, variables), _weights(folder, variables)
-    settings = read_json(folder / "config.json")
+    settings = read_mapping(folder / "config.json")
     if settings.get("layer_norm_epsilon") not in (None, _EPSILON):
         raise InputError(f"{folder / 'config.json'}: layer_norm_epsilon is not {_EPSILON}, as ours is")
     shared, names = (folder / "shared_vocabulary.json").is_file(), ("source_vocabulary.json", "target_vocabulary.json")
     pieces = [_pieces(folder / each) for each in (("shared_vocabulary.json",) * 2 if shared else names)]
     theirs, ours, sines_first = describe(folder, tensors, flags)
-    languages = source_langs, target_langs
     if (folder / OWN).is_dir():
         plan = own_plan(folder, sines_first=False)
         if [tokenizer.tokens(range(tokenizer.vocab_size)) for tokenizer in plan.tokenizers] != pieces:
@@ -89,24 +85,21 @@ def read_ctranslate2(
         raise InputError(message, "copy the whole folder, or export the model again")
     if shared and (found := multilingual_vocabulary(folder, pieces[0])):
         vocabulary, theirs["model_type"] = found
-        _name_start(theirs, vocabulary, settings)
-        family = Family({**ours, **TAGGED}, sines_first=sines_first)
+        ours |= TAGGED
+        theirs["eos_token_id"] = vocabulary.pieces[0].get("</s>")
+        # The first mBART has 25 languages and begins with one. The converter may take mBART-50 for it.
+        if settings.get("decoder_start_token") == "</s>" or len(vocabulary.tags) > 25:
+            theirs["decoder_start_token_id"] = theirs["eos_token_id"]
     else:
         if flags.get("start_from_zero_embedding"):
             add_start(tensors, theirs, len(pieces[1]))
             pieces = [[*each, "<pad>"] for each in pieces]
+        source, target = ({piece: i for i, piece in enumerate(each)} for each in pieces)
         models = folder / "source.spm", folder / "target.spm"
-        vocabulary = marian_vocabulary(models, pieces[0], None if shared else pieces[1])
-        family = Family({**ours, "source_format": "text </s>"}, sines_first=sines_first)
-    return make_plan(folder, name, theirs, {}, vocabulary, family, *languages), Tensors(folder, tensors)
-
-
-def _name_start(theirs: dict[str, Any], vocabulary: Vocabulary, settings: Mapping[str, Any]) -> None:
-    """Say what the decoder of a model of many languages begins with."""
-    theirs["eos_token_id"] = vocabulary.pieces[0].get("</s>")
-    # The first mBART has 25 languages and begins with one. The converter may take mBART-50 for it.
-    if settings.get("decoder_start_token") == "</s>" or len(vocabulary.tags) > 25:
-        theirs["decoder_start_token_id"] = theirs["eos_token_id"]
+        vocabulary = marian_vocabulary(models, source, None if shared else target)
+    family = Family(ours, sines_first=sines_first)
+    plan = Description(folder, name, theirs, {}, vocabulary, family).plan(languages)
+    return plan, Tensors(folder, tensors)
 
 
 def _flags(folder: Path, variables: Mapping[str, Variable]) -> dict[str, float]:
@@ -152,8 +145,8 @@ def _weights(folder: Path, variables: Mapping[str, Variable]) -> dict[str, Tenso
             parts = weight.chunk(len(their_modules))
             tensors |= {f"{each}.{_KINDS[kind]}": part for each, part in zip(their_modules, parts, strict=True)}
         else:
-            message = f"{folder / 'model.bin'}: unexpected variable {name!r:.100}, so this is another architecture"
-            raise InputError(message)
+            message = f"unexpected variable {name!r:.100}, so this is another architecture"
+            raise InputError(f"{folder / 'model.bin'}: {message}")
     for name in [name for name in tensors if ".fc1_noact." in name]:  # the linear half of a gated layer
         gate = name.replace("fc1_noact", "fc1")
         tensors[gate] = torch.cat([tensors[gate], tensors.pop(name)])

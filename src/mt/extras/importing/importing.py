@@ -1,4 +1,4 @@
-"""Import of a model: its folder becomes a model folder."""
+"""Import of a model: a folder, or one of the Hugging Face hub, becomes a model folder."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,26 +15,77 @@ from mt.config import Config
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.extras.export.common import OWN
-from mt.extras.importing.huggingface import read_plan
+from mt.extras.importing.huggingface import Languages, read_plan
 from mt.extras.importing.marian import find_npz, read_marian
 from mt.extras.importing.pruning import prune
-from mt.extras.importing.safe_tensors import Tensors, open_safetensors
-from mt.extras.importing.weights import Plan, read_weights
+from mt.extras.importing.safe_tensors import open_safetensors
+from mt.extras.importing.weights import read_weights
+from mt.storage.download import offline_switch
 from mt.storage.run_dir import ModelDir, RunDir
+
+_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_PATTERNS = ["mt/*", "*.json", "*.safetensors", "*.spm", "sentencepiece.bpe.model", "README.md"]
+_CONVERTER = "SFconvertbot"  # the hub's own account, which offers pickled weights as safetensors in a pull request
+
+
+def find_folder(name: str) -> Path:
+    """Return the path of a folder or a model of Marian, or of a name on the hub, which is downloaded once.
+
+    Raises:
+        InputError: there is no such folder, and the hub does not have it, has no safetensors or cannot be reached.
+    """
+    path = Path(name)
+    if path.is_dir() or (path.is_file() and path.suffix == ".npz"):
+        return path
+    if path.is_file():
+        raise InputError(f"{name}: a file, not a folder or an .npz file of Marian", "name the folder of the model")
+    if path.exists() or not _NAME.fullmatch(name):
+        raise InputError(f"{name}: no such folder", "name a folder, or a model of the hub as OWNER/NAME")
+    try:
+        folder = _download(name)
+        if not _has_weights(folder) and (revision := _converted_revision(name)):
+            folder = _download(name, revision)
+    except Exception as error:  # of several libraries
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        hint = "check the name and the connection, or name a folder that holds the model"
+        raise InputError(f"{name}: no such folder, and the hub does not give it ({reason})", hint) from None
+    if not _has_weights(folder):
+        hint = f"if you trust them: hf download {name} --local-dir FOLDER; mt import FOLDER says how to convert them"
+        raise InputError(f"{name}: the hub has no safetensors of it, and other weights can run code when read", hint)
+    return folder
+
+
+def _download(name: str, revision: str | None = None) -> Path:
+    from huggingface_hub import snapshot_download
+
+    local = offline_switch() is not None
+    return Path(snapshot_download(name, revision=revision, allow_patterns=_PATTERNS, local_files_only=local))
+
+
+def _has_weights(folder: Path) -> bool:
+    return any(folder.glob("*.safetensors"))
+
+
+def _converted_revision(name: str) -> str | None:
+    """Return the revision with the hub's own conversion of a model to safetensors, if there is one."""
+    from huggingface_hub import get_repo_discussions
+
+    offered = get_repo_discussions(name, author=_CONVERTER, discussion_type="pull_request", discussion_status="open")
+    return next((f"refs/pr/{each.num}" for each in offered if each.author == _CONVERTER), None)
 
 
 def import_folder(
     folder: Path,
     output: Path,
     origin: str,
-    source_langs: Sequence[str],
-    target_langs: Sequence[str],
+    languages: Languages,
     corpus: Sequence[Path] = (),
     check: Callable[[], None] = lambda: None,
 ) -> str:
     """Write a model folder with the weights and tokenizers of another; return lines for the user.
 
-    `origin` is what the user calls it: the path of the folder, or its name on the hub. With a corpus, the vocabulary is
+    `origin` is what the user calls it: the path of the folder, or its name on the hub. `languages` are those of source
+    and target that the user chose. With a corpus, the vocabulary is
     reduced to the pieces that it needs, and the folder may be a run folder or a model folder of ours. `check` is as in
     `atomic.new_folder`.
 
@@ -52,9 +103,9 @@ def import_folder(
         config, tokenizers = loaded.config, loaded.tokenizers
         weights = {name: parameter.detach() for name, parameter in loaded.model.named_parameters()}
     else:
-        config, tokenizers, weights = _read(folder, origin, source_langs, target_langs)
+        config, tokenizers, weights = _read(folder, origin, languages)
     if own.config.is_file():
-        _refuse_options(folder, config, source_langs, target_langs)
+        _refuse_options(folder, config, languages)
     lines = []
     if corpus:
         before = _megabytes(weights), tokenizers.target.vocab_size
@@ -76,35 +127,29 @@ def import_folder(
     return "\n".join([head, *lines, str(output)])
 
 
-def _read(
-    folder: Path, origin: str, source_langs: Sequence[str], target_langs: Sequence[str]
-) -> tuple[Config, TokenizerPair, dict[str, Tensor]]:
+def _read(folder: Path, origin: str, languages: Languages) -> tuple[Config, TokenizerPair, dict[str, Tensor]]:
     """Read a model of other software."""
     place = Path(origin).resolve()
     named = place.parent.name if folder.is_file() else place.name
     name = re.sub(r"[^A-Za-z0-9._-]", "-", named).strip("._-")[:100] or "imported"
-    plan, tensors = _plan(folder, name, source_langs, target_langs)
+    if (folder / "model.bin").is_file():
+        from mt.extras.importing.ctranslate2 import read_ctranslate2
+
+        plan, tensors = read_ctranslate2(folder, name, languages)
+    elif not (folder / "config.json").is_file() and (npz := find_npz(folder)):
+        plan, tensors = read_marian(npz, name, languages)
+    else:
+        tensors = open_safetensors(folder)
+        plan = read_plan(folder, name, languages)
     with torch.device("meta"):
         model = build_model(plan.config, plan.tokenizers)
     return plan.config, plan.tokenizers, read_weights(tensors, plan, model)
 
 
-def _plan(folder: Path, name: str, source_langs: Sequence[str], target_langs: Sequence[str]) -> tuple[Plan, Tensors]:
-    """Read a folder of any of the formats but its large tensors."""
-    if (folder / "model.bin").is_file():
-        from mt.extras.importing.ctranslate2 import read_ctranslate2
-
-        return read_ctranslate2(folder, name, source_langs, target_langs)
-    if not (folder / "config.json").is_file() and (npz := find_npz(folder)):
-        return read_marian(npz, name, source_langs, target_langs)
-    tensors = open_safetensors(folder)
-    return read_plan(folder, name, source_langs, target_langs), tensors
-
-
-def _refuse_options(folder: Path, config: Config, sources: Sequence[str], targets: Sequence[str]) -> None:
+def _refuse_options(folder: Path, config: Config, languages: Languages) -> None:
     """Refuse other languages than all that a model of ours has."""
-    data = config.data
-    for option, given, own in (("--from", sources, data.source_lang), ("--to", targets, data.target_lang)):
+    known = config.data.source_lang, config.data.target_lang
+    for option, given, own in zip(("--from", "--to"), languages, known, strict=True):
         if given and set(given) != set(own):
             message = f"{folder}: {option} {', '.join(given)}, but this model of mt keeps its own ({', '.join(own)})"
             raise InputError(message, f"leave out {option}")

@@ -8,6 +8,7 @@ import math
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ from torch import Tensor
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.errors import InputError
 from mt.extras.importing.arrays import SIDES, add_start, describe
-from mt.extras.importing.huggingface import Family, make_plan
-from mt.extras.importing.safe_tensors import COPY_AGAIN, Tensors
+from mt.extras.importing.huggingface import Description, Languages
+from mt.extras.importing.safe_tensors import COPY_AGAIN, Tensors, read_mapping
 from mt.extras.importing.vocabularies import marian_vocabulary
-from mt.extras.importing.weights import Plan
+from mt.extras.importing.weights import Family, Plan
 from mt.model.positions import SinusoidalPositions
 from mt.text.languages import base_language
 
@@ -68,7 +69,7 @@ def find_npz(path: Path) -> Path | None:
     """
     if path.is_file():
         return path if path.suffix == ".npz" else None
-    settings = _read_yaml(path / "decoder.yml") if (path / "decoder.yml").is_file() else {}
+    settings = read_mapping(path / "decoder.yml", {}, yaml.safe_load)
     named = [path / Path(str(each)).name for each in settings.get("models") or []]
     found = [each for each in named or sorted(path.glob("*.npz")) if not each.name.endswith(".optimizer.npz")]
     if len(found) > 1:
@@ -76,9 +77,7 @@ def find_npz(path: Path) -> Path | None:
     return found[0] if found else None
 
 
-def read_marian(
-    path: Path, name: str, source_langs: Sequence[str], target_langs: Sequence[str]
-) -> tuple[Plan, Tensors]:
+def read_marian(path: Path, name: str, languages: Languages) -> tuple[Plan, Tensors]:
     """Read a model file and the tokenizers beside it.
 
     Raises:
@@ -89,13 +88,11 @@ def read_marian(
     flags = _settings(path, config)
     tensors = _weights(path, arrays)
     theirs, ours, _ = describe(path, tensors, flags)
-    models, (source, target) = _vocabularies(folder, source_langs, target_langs)
+    models, (source, target) = _vocabularies(folder, languages)
     add_start(tensors, theirs, len(target))
-    source, target = ([*pieces, "<pad>"] for pieces in (source, target))
-    vocabulary = marian_vocabulary(models, source, None if source == target else target)
-    family = Family({**ours, "source_format": "text </s>"})
-    plan = make_plan(folder, name, theirs, {}, vocabulary, family, source_langs, target_langs)
-    return plan, Tensors(path, tensors)
+    ids = [{piece: i for i, piece in enumerate([*pieces, "<pad>"])} for pieces in (source, target)]
+    vocabulary = marian_vocabulary(models, ids[0], None if source == target else ids[1])
+    return Description(folder, name, theirs, {}, vocabulary, Family(ours)).plan(languages), Tensors(path, tensors)
 
 
 def _load(path: Path) -> dict[str, np.ndarray[Any, Any]]:
@@ -170,11 +167,9 @@ def _name(name: str) -> str | None:
     return None
 
 
-def _vocabularies(
-    folder: Path, source_langs: Sequence[str], target_langs: Sequence[str]
-) -> tuple[tuple[Path, Path], tuple[list[str], list[str]]]:
+def _vocabularies(folder: Path, languages: Languages) -> tuple[tuple[Path, Path], tuple[list[str], list[str]]]:
     """Return the SentencePiece models of source and target, and the pieces of their vocabularies by id."""
-    settings = _read_yaml(folder / "decoder.yml") if (folder / "decoder.yml").is_file() else {}
+    settings = read_mapping(folder / "decoder.yml", {}, yaml.safe_load)
     named = [folder / Path(str(each)).name for each in settings.get("vocabs") or []]
     found = named or list(folder.glob("*vocab*.yml")) or list(folder.glob("*.spm"))
     models = [folder / "source.spm", folder / "target.spm"]
@@ -183,7 +178,7 @@ def _vocabularies(
     for what, paths in (("vocabulary (*vocab*.yml, *.spm)", found), ("SentencePiece model (*.spm)", models)):
         if not 1 <= len(paths) <= 2:
             raise InputError(f"{folder}: {len(paths)} files are a {what}, but one is needed, or one for each language")
-    sides = [(*source_langs, "source", "src"), (*target_langs, "target", "trg", "tgt")]
+    sides = [(*languages[0], "source", "src"), (*languages[1], "target", "trg", "tgt")]
     found, models = (paths if set(paths) <= set(named) else _in_order(paths, *sides) for paths in (found, models))
     source, target = (_pieces(path) for path in (found[0], found[-1]))
     return (models[0], models[-1]), (source, target)
@@ -211,7 +206,7 @@ def _pieces(path: Path) -> list[str]:
 
         processor = SentencePieceProcessor(model_file=str(path))
         return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
-    content = _read_yaml(path, yaml.BaseLoader)
+    content = read_mapping(path, parse=partial(yaml.load, Loader=yaml.BaseLoader))  # every value as text
     try:
         ids = {str(piece): int(i) for piece, i in content.items()}
     except (TypeError, ValueError):
@@ -219,14 +214,3 @@ def _pieces(path: Path) -> list[str]:
     if sorted(ids.values()) != list(range(len(ids))) or not ids:
         raise InputError(f"{path}: its values are not the numbers of all pieces, from 0, each once")
     return sorted(ids, key=ids.__getitem__)
-
-
-def _read_yaml(path: Path, loader: type[yaml.SafeLoader | yaml.BaseLoader] = yaml.SafeLoader) -> dict[str, Any]:
-    """Read a map; both loaders make plain values only."""
-    try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0][:200]}", COPY_AGAIN) from None
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: holds no keys with values")
-    return content

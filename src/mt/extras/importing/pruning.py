@@ -33,22 +33,14 @@ _UNIGRAM, _BPE = 1, 2  # of SentencePiece's TrainerSpec.ModelType
 
 @dataclass(frozen=True)
 class Pruned:
-    """A pruned vocabulary.
-
-    Attributes:
-        config: of the pruned model.
-        tokenizers: its tokenizers.
-        source_ids, target_ids: for each of its ids (U,) the id before.
-        lines: lines of the corpus, those of several tokenizers counted several times.
-        unchanged: those that are split into the same pieces as before.
-    """
+    """A pruned vocabulary, and the configuration of its model."""
 
     config: Config
     tokenizers: TokenizerPair
-    source_ids: Tensor
+    source_ids: Tensor  # for each of its ids (U,) the id before
     target_ids: Tensor
-    lines: int
-    unchanged: int
+    lines: int  # of the corpus, those of several tokenizers counted several times
+    unchanged: int  # those that are split into the same pieces as before
 
     def weights(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Select the rows of embeddings and output that remain."""

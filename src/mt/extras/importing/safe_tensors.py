@@ -4,13 +4,14 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
+from yaml import YAMLError
 
 from mt.errors import InputError
 
@@ -25,20 +26,24 @@ def _conversion(folder: Path) -> str:
     return f"python -c {subprocess.list2cmdline([program]) if os.name == 'nt' else shlex.quote(program)}"
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the content of a JSON file that holds an object.
+def read_mapping(
+    path: Path, default: dict[str, Any] | None = None, parse: Callable[[bytes], Any] = json.loads
+) -> dict[str, Any]:
+    """Return the keys and values of a file of JSON, or of what `parse` reads; of a missing one, the default.
 
     Raises:
-        InputError: there is no such file, or it is something else.
+        InputError: there is no such file and no default, or it is something else.
     """
+    if default is not None and not path.is_file():
+        return default
     try:
-        content = json.loads(path.read_bytes())
+        content = parse(path.read_bytes())
     except FileNotFoundError:
         raise InputError(f"{path}: no such file", "name a complete folder") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read as JSON: {str(error)[:200]}", COPY_AGAIN) from None
+    except (OSError, ValueError, RecursionError, YAMLError) as error:
+        raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0][:200]}", COPY_AGAIN) from None
     if not isinstance(content, dict):
-        raise InputError(f"{path}: holds no JSON object")
+        raise InputError(f"{path}: holds no keys with values")
     return content
 
 
@@ -76,7 +81,7 @@ def open_safetensors(folder: Path) -> Tensors:
     if single.is_file():
         files = [single]
     elif index.is_file():
-        by_tensor = read_json(index).get("weight_map")
+        by_tensor = read_mapping(index).get("weight_map")
         if not isinstance(by_tensor, dict):
             raise InputError(f"{index}: it has no weight_map", COPY_AGAIN)
         files = [folder / Path(name).name for name in sorted(set(map(str, by_tensor.values())))]

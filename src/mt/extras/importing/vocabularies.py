@@ -12,7 +12,7 @@ from torch import Tensor
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
-from mt.extras.importing.safe_tensors import COPY_AGAIN, read_json
+from mt.extras.importing.safe_tensors import COPY_AGAIN, read_mapping
 
 _MAX_UNUSED_ROWS = 256  # of embeddings, which some models fill up to a round number
 # Language pieces by kind of tokenizer
@@ -33,17 +33,11 @@ _M2M_100 = (
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokenizers of a folder, before their languages are chosen.
+    """The tokenizers of a folder, before their languages are chosen."""
 
-    Attributes:
-        models: the SentencePiece models of source and target.
-        pieces: their ids by piece, of the source and the target vocabulary; the same object if shared.
-        tags: the piece that stands for a language, by language.
-    """
-
-    models: tuple[Path, Path]
-    pieces: tuple[Mapping[str, int], Mapping[str, int]]
-    tags: Mapping[str, str]
+    models: tuple[Path, Path]  # the SentencePiece models of source and target
+    pieces: tuple[Mapping[str, int], Mapping[str, int]]  # their ids by piece; the same object if shared
+    tags: Mapping[str, str]  # the piece that stands for a language, by language
 
     @property
     def shared(self) -> bool:
@@ -52,9 +46,7 @@ class Vocabulary:
     def tokenizers(self, start: str, sizes: tuple[int, int]) -> tuple[TokenizerPair, str, tuple[Tensor, Tensor]]:
         """Return our tokenizers, their kind, and for each of their source and target ids (U,) the embeddings' row.
 
-        Args:
-            start: the piece that a translation begins with.
-            sizes: the rows of the source and the target embeddings.
+        A translation begins with the piece `start`; `sizes` are the numbers of rows of source and target embeddings.
 
         Raises:
             InputError: the tokenizer has more pieces than the embeddings have rows, or far fewer.
@@ -77,74 +69,52 @@ class Vocabulary:
 
 
 def read_vocabulary(folder: Path, settings: Mapping[str, Any], one_matrix: bool) -> Vocabulary:
-    """Read the vocabulary of a folder.
-
-    Args:
-        folder: holds the tokenizer.
-        settings: those of its tokenizer.
-        one_matrix: source and target have the same embeddings.
+    """Read the vocabulary of a folder and its tokenizer's settings; with `one_matrix`, both sides share embeddings.
 
     Raises:
         InputError: a file is missing or damaged, or tokens were added to the tokenizer.
     """
-    vocabulary = _read_vocabulary(folder, settings, one_matrix)
+    path, other = folder / "vocab.json", folder / "target_vocab.json"
+    if (folder / "source.spm").is_file():
+        is_separate = settings.get("separate_vocabs") or (other.is_file() and not one_matrix)
+        models = folder / "source.spm", folder / "target.spm"
+        vocabulary = marian_vocabulary(models, _read_ids(path), _read_ids(other) if is_separate else None)
+    else:
+        model = _model(folder / "sentencepiece.bpe.model")
+        if path.is_file():
+            pieces, kind = _read_ids(path), "m2m_100"
+            pieces |= {f"__{code}__": len(pieces) + i for i, code in enumerate(_M2M_100)}
+        else:
+            pieces, kind = _tokenizer_json(folder / "tokenizer.json"), "aligned"
+        vocabulary = Vocabulary((model, model), (pieces, pieces), _tags(pieces, kind))
     _refuse_added_tokens(folder, settings, vocabulary)
     return vocabulary
 
 
-def _read_vocabulary(folder: Path, settings: Mapping[str, Any], one_matrix: bool) -> Vocabulary:
-    if (folder / "source.spm").is_file():
-        models = _model(folder, "source.spm"), _model(folder, "target.spm")
-        pieces = _ids(folder / "vocab.json", read_json(folder / "vocab.json"))
-        path = folder / "target_vocab.json"
-        if settings.get("separate_vocabs") or (path.is_file() and not one_matrix):
-            return Vocabulary(models, (pieces, _ids(path, read_json(path))), {})
-        return Vocabulary(models, (pieces, pieces), _tags(pieces, "marian"))
-    model = _model(folder, "sentencepiece.bpe.model")
-    if (folder / "vocab.json").is_file():
-        pieces = _ids(folder / "vocab.json", read_json(folder / "vocab.json"))
-        pieces |= {f"__{code}__": len(pieces) + i for i, code in enumerate(_M2M_100)}
-        kind = "m2m_100"
-    else:
-        pieces, kind = _tokenizer_json(folder / "tokenizer.json"), "aligned"
-    return Vocabulary((model, model), (pieces, pieces), _tags(pieces, kind))
-
-
-def marian_vocabulary(models: tuple[Path, Path], source: Sequence[str], target: Sequence[str] | None) -> Vocabulary:
-    """Return a vocabulary of two SentencePiece models whose pieces have the ids of another file.
-
-    Args:
-        models: the models of source and target.
-        source: the pieces by id.
-        target: those of the target, if it has others.
+def marian_vocabulary(
+    models: tuple[Path, Path], source: Mapping[str, int], target: Mapping[str, int] | None
+) -> Vocabulary:
+    """Return a vocabulary of two SentencePiece models, with ids by piece, and those of the target if it has others.
 
     Raises:
         InputError: a SentencePiece model is missing.
     """
-    for path in models:
-        _model(path.parent, path.name)
-    pieces = {piece: i for i, piece in enumerate(source)}
-    of_target = pieces if target is None else {piece: i for i, piece in enumerate(target)}
-    return Vocabulary(models, (pieces, of_target), _tags(pieces, "marian") if target is None else {})
+    pieces = source, source if target is None else target
+    return Vocabulary((_model(models[0]), _model(models[1])), pieces, _tags(source, "marian") if target is None else {})
 
 
 def multilingual_vocabulary(folder: Path, names: Sequence[str]) -> tuple[Vocabulary, str] | None:
-    """Return the vocabulary of M2M-100, NLLB or mBART whose pieces have the ids of another file, and the model's kind.
+    """Return the vocabulary of M2M-100, NLLB or mBART with pieces by id, and the model's kind.
 
-    Args:
-        folder: holds `sentencepiece.bpe.model`.
-        names: the pieces by id.
-
-    Returns:
-        None if no piece is one of their languages.
+    None if no piece is one of their languages.
 
     Raises:
-        InputError: the SentencePiece model is missing.
+        InputError: the folder has no `sentencepiece.bpe.model`.
     """
     pieces = {piece: i for i, piece in enumerate(names) if not _FILLING.fullmatch(piece)}
     for kind in ("m2m_100", "aligned"):
         if tags := _tags(pieces, kind):
-            model = _model(folder, "sentencepiece.bpe.model")
+            model = _model(folder / "sentencepiece.bpe.model")
             is_mbart = kind == "aligned" and any(code[2] == "_" for code in tags)
             return Vocabulary((model, model), (pieces, pieces), tags), "mbart" if is_mbart else "m2m_100"
     return None
@@ -152,8 +122,7 @@ def multilingual_vocabulary(folder: Path, names: Sequence[str]) -> tuple[Vocabul
 
 def _refuse_added_tokens(folder: Path, settings: Mapping[str, Any], vocabulary: Vocabulary) -> None:
     """Refuse tokens that are looked for before SentencePiece splits a text, which our tokenizers do not do."""
-    listed = read_json(folder / "added_tokens.json") if (folder / "added_tokens.json").is_file() else {}
-    state = read_json(folder / "tokenizer.json") if (folder / "tokenizer.json").is_file() else {}
+    listed, state = (read_mapping(folder / name, {}) for name in ("added_tokens.json", "tokenizer.json"))
     described, more = settings.get("added_tokens_decoder") or {}, state.get("added_tokens") or []
     try:
         tokens = [*described.values(), *more]
@@ -175,7 +144,7 @@ def _tokenizer_json(path: Path) -> dict[str, int]:
     if not path.is_file():
         hint = "let transformers write it: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         raise InputError(f"{path}: no such file", hint)
-    state = read_json(path)
+    state = read_mapping(path)
     try:
         vocabulary = state["model"]["vocab"]
         if isinstance(vocabulary, list):
@@ -185,18 +154,22 @@ def _tokenizer_json(path: Path) -> dict[str, int]:
         raise InputError(f"{path}: not a tokenizer.json with a vocabulary") from None
 
 
+def _read_ids(path: Path) -> dict[str, int]:
+    return _ids(path, read_mapping(path))
+
+
 def _ids(path: Path, pieces: Mapping[str, Any]) -> dict[str, int]:
     if not all(type(i) is int for i in pieces.values()):
         raise InputError(f"{path}: its values are not the numbers of pieces")
     return dict(pieces)
 
 
-def _model(folder: Path, name: str) -> Path:
-    if not (folder / name).is_file():
-        raise InputError(f"{folder / name}: no such file", "the tokenizer's SentencePiece model belongs to the folder")
-    return folder / name
+def _model(path: Path) -> Path:
+    if not path.is_file():
+        raise InputError(f"{path}: no such file", "the tokenizer's SentencePiece model belongs to the folder")
+    return path
 
 
-def _tags(pieces: Mapping[str, int] | Sequence[str], kind: str) -> dict[str, str]:
+def _tags(pieces: Mapping[str, int], kind: str) -> dict[str, str]:
     matches = (_TAGS[kind].fullmatch(piece) for piece in pieces)
     return {match[1]: match[0] for match in matches if match}

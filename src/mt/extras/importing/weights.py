@@ -8,8 +8,9 @@ V, U their and our vocabulary   D d_model   P positions
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,33 +31,28 @@ NEVER = -100.0  # bias of a row that only begins a translation; more would be ad
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A model to be made of a folder's weights.
+class Family:
+    """An architecture: keys of our model section, and differences between their positions and ours."""
 
-    Attributes:
-        config: its configuration.
-        tokenizers: its tokenizers.
-        source_rows, target_rows: for each of our ids (U,) the row of their embeddings.
-        vocab_sizes: V of their source and target embeddings.
-        offset: rows of their table of positions before the first position.
-        sinusoids: returns the table (P, D) of positions that are learned here but computed there.
-        tied: their output is their target embeddings.
-        one_matrix: so are their source embeddings.
-        sines_first: their sinusoids are all sines, then all cosines; ours alternate.
-        exact: the folder is our own export: every row is a token's, and biases that we lack are zero.
-    """
+    model: Mapping[str, Any]
+    offset: int = 0  # rows of their table of positions before the first position
+    sinusoids: Callable[[int, int], Tensor] | None = None  # table (P, D) that is learned here but computed there
+    sines_first: bool = True  # their sinusoids are all sines, then all cosines; ours alternate
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A model to be made of a folder's weights."""
 
     config: Config
     tokenizers: TokenizerPair
-    source_rows: Tensor
+    source_rows: Tensor  # for each of our ids (U,) the row of their embeddings
     target_rows: Tensor
-    vocab_sizes: tuple[int, int]
-    offset: int = 0
-    sinusoids: Callable[[int, int], Tensor] | None = None
-    tied: bool = True
-    one_matrix: bool = True
-    sines_first: bool = True
-    exact: bool = False
+    vocab_sizes: tuple[int, int]  # V of their source and target embeddings
+    family: Family
+    tied: bool  # their output is their target embeddings
+    one_matrix: bool  # so are their source embeddings
+    exact: bool = False  # our own export: every row is a token's, and biases that we lack are zero
 
 
 def tensor2tensor_sinusoids(length: int, d_model: int) -> Tensor:
@@ -76,7 +72,7 @@ def read_weights(tensors: Tensors, plan: Plan, model: TranslationModel) -> dict[
     """
     shape = plan.config.model
     dimensions = torch.arange(shape.d_model)
-    if shape.positions == "sinusoidal" and plan.sines_first:
+    if shape.positions == "sinusoidal" and plan.family.sines_first:
         dimensions = torch.cat([dimensions[::2], dimensions[1::2]]).argsort()
     weights, read = {}, set()
     for name, parameter in model.named_parameters():
@@ -98,10 +94,10 @@ def _read(tensors: Tensors, plan: Plan, name: str, shape: Sequence[int]) -> tupl
     module, _, kind = name.rpartition(".")
     side, _, part = module.partition("_embedding.")
     if part == "positions":
-        if plan.sinusoids is not None:
-            return plan.sinusoids(*shape), set()
-        their = f"model.{_SIDES[side]}.embed_positions.weight"
-        return tensors.read(their, (shape[0] + plan.offset, shape[1]))[plan.offset :], {their}
+        if plan.family.sinusoids is not None:
+            return plan.family.sinusoids(*shape), set()
+        their, offset = f"model.{_SIDES[side]}.embed_positions.weight", plan.family.offset
+        return tensors.read(their, (shape[0] + offset, shape[1]))[offset:], {their}
     if part == "norm":
         their = f"model.{_SIDES[side]}.layernorm_embedding.{kind}"
         return tensors.read(their, shape), {their}
@@ -123,15 +119,9 @@ def _rows(tensors: Tensors, plan: Plan, side: str, kind: str, shape: Sequence[in
             bias[SOS_ID] = NEVER
         return bias, {"final_logits_bias"}
     own = {"source": "model.encoder.embed_tokens", "target": "model.decoder.embed_tokens", "output": "lm_head"}[side]
-    names = [f"{each}.weight" for each in (own, *_others(plan, side))]
+    others: Sequence[str] = () if side == "output" else _SHARED[:1]
+    if plan.tied and (plan.one_matrix or not is_source):
+        others = _SHARED if plan.one_matrix else _TIED_TARGET
+    names = [f"{each}.weight" for each in (own, *others)]
     name = next((each for each in names if each in tensors.by_name), names[0])
     return tensors.read(name, (count, shape[1]))[rows], {name}
-
-
-def _others(plan: Plan, side: str) -> Sequence[str]:
-    """Return the names, besides its own, that the matrix of a side may have."""
-    if plan.tied and plan.one_matrix:
-        return _SHARED
-    if plan.tied and side != "source":
-        return _TIED_TARGET
-    return () if side == "output" else _SHARED[:1]

@@ -22,7 +22,7 @@ from mt.extras.planning.dry_run import Texts, read_texts
 from mt.extras.planning.estimate import estimate, scoring_cost
 from mt.extras.planning.probe import Measurements, probe
 from mt.storage import atomic
-from mt.storage.stage import stage_key
+from mt.storage.manifest import stage_key
 from mt.text.lines import read_lines
 
 _START = 6.0  # seconds until a command works

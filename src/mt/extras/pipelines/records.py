@@ -21,7 +21,6 @@ from mt.extras.pipelines.plan import Plan, Step
 from mt.storage import atomic, manifest
 from mt.storage.find_model import find_model
 from mt.storage.run_dir import ModelDir, RunDir
-from mt.storage.stage import stage_key
 
 _PATHS = frozenset("root source target file folder source_file target_file init_from distill_from".split())
 Score = dict[str, str | float | None]
@@ -115,7 +114,7 @@ def step_key(step: Step) -> str:
         given["distill_from"] = len(config.training.distill_from)
     if step.kind == "eval" and step.text("source") is None:
         given["test"] = _test_set(find_model(step.models()[0], Path()))
-    return stage_key(step.kind, options, values, digests, given, [input_digest(path) for path in step.reads])
+    return manifest.stage_key(step.kind, options, values, digests, given, [input_digest(path) for path in step.reads])
 
 
 def _test_set(model: ModelDir) -> dict[str, Any] | None:
@@ -154,7 +153,7 @@ def _sha256(path: Path, size: int, time_ns: int) -> str:
 def _model_digest(model: ModelDir) -> str:
     files = manifest.read_manifest(model.root)["files"]
     settings = {name: each for name, each in files.items() if name.endswith("settings.json") or name == "config.yaml"}
-    return stage_key(manifest.learned_files(files), settings)
+    return manifest.stage_key(manifest.learned_files(files), settings)
 
 
 def output_digest(plan: Plan, step: Step) -> str | None:
@@ -168,9 +167,9 @@ def output_digest(plan: Plan, step: Step) -> str | None:
             _check_files(model.root)
             return _model_digest(model)
         if step.kind in ("clean", "export"):
-            return stage_key(_check_files(output))
+            return manifest.stage_key(_check_files(output))
         if step.kind == "eval" and any(output.glob("*.json")):
-            return stage_key([input_digest(path) for path in sorted(output.glob("*.json"))])
+            return manifest.stage_key([input_digest(path) for path in sorted(output.glob("*.json"))])
         return input_digest(output)
     except (manifest.DamagedError, InputError, OSError):
         return None

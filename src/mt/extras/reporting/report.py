@@ -23,9 +23,8 @@ from mt.extras.reporting.run_data import Event, RunData, TestSet, read_run_data
 from mt.extras.reporting.verdict import judge
 from mt.metrics.scores import bleu_tokenizer
 from mt.storage import atomic
-from mt.storage.manifest import read_manifest
+from mt.storage.manifest import read_manifest, stage_key
 from mt.storage.run_dir import RunDir
-from mt.storage.stage import stage_key
 from mt.text.languages import is_spaced, language_name
 
 _NUMBERS = ("bleu", "chrf", "ter", "exact_match", "sentences_per_second")  # scores with one decimal
