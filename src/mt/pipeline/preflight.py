@@ -11,8 +11,8 @@ from mt.model.build import build
 from mt.pipeline.training import freeze
 from mt.storage.run_dir import RunDir
 from mt.system.distributed import SINGLE_PROCESS, Distributed
+from mt.training.metrics_log import refuse_missing_wandb
 from mt.training.sharding import refuse_unsharded
-from mt.training.trackers import refuse_missing_wandb
 
 
 def check_requirements(config: Config, distributed: Distributed = SINGLE_PROCESS) -> None:

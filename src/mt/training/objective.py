@@ -44,10 +44,11 @@ class Objective(nn.Module):
         self._teachers = cache(load_teachers)
         self._smoothing, self._r_drop = config.label_smoothing, config.r_drop
         self._distill_weight = config.distill_weight
-        self._states: Callable[[Tensor, Tensor, Packing, Packing], Tensor] = model.states
         compile_layers(model, config.compile, precision)
-        if config.recompute:
-            _recompute_layers(model)
+        # Each layer keeps only its input for the backward pass, which computes the rest again, with the same dropout
+        # (Chen et al. 2016, arXiv:1604.06174).
+        for layer in model.blocks if config.recompute else ():
+            train_with(layer, partial(checkpoint, layer.forward, use_reentrant=False))
 
     def forward(
         self, src_tokens: Tensor, tgt_in: Tensor, labels: Tensor, src: Packing, tgt: Packing, *links: Tensor
@@ -61,7 +62,7 @@ class Objective(nn.Module):
             assert isinstance(self.model, Transformer)
             states, alignment = self.model.guided_states(*inputs, Links(*links))  # (N, D)
         else:
-            states = self._states(*inputs)  # (N, D)
+            states = self.model.states(*inputs)  # (N, D)
             alignment = states.new_zeros((), dtype=torch.float32)
         return *self._translation_loss(states, labels, inputs), alignment
 
@@ -78,12 +79,3 @@ class Objective(nn.Module):
                 states, weight, labels, self._smoothing, taught, self._distill_weight
             )
         return fused_cross_entropy(states, weight, labels, self._smoothing)
-
-
-def _recompute_layers(model: TranslationModel) -> None:
-    """Let each layer keep only its input for the backward pass, which computes the rest again, with the same dropout.
-
-    After Chen et al. 2016, arXiv:1604.06174.
-    """
-    for layer in model.blocks:
-        train_with(layer, partial(checkpoint, layer.forward, use_reentrant=False))
