@@ -1,10 +1,11 @@
-"""The whole configuration: its sections, and the rules that span them.
+"""The whole configuration: its sections, the rules that span them, and its JSON schema.
 
 The string below each key is its reference, docs/configuration.md.
 """
 
+import json
 from collections.abc import Iterator
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, field_validator
 
@@ -22,6 +23,7 @@ EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
 OUR_FORMAT, MARIAN_FORMAT = ("<s> text </s>", "source"), ("text </s>", "source")
 _DEFAULT_MAX_LENGTH = 256  # of translations, in tokens
 _MAX_MATRIX_BYTES = 2**32
+SCHEMA_TITLE = "mt configuration"
 
 
 class Config(Section):
@@ -204,3 +206,72 @@ def export_rules(config: Config, export_format: ExportFormat) -> Iterator[Rule]:
         if export_format == "argos" and len(getattr(config.data, key)) > 1:
             reason = f"a model of several {side} languages cannot be exported as argos: its packages have one each"
             yield Rule((f"data.{key}", "exports"), reason)
+
+
+def unused_keys(config: Config) -> Iterator[str]:
+    """Yield `KEY: reason` for each key whose value has no effect, or not the intended one: worth a warning."""
+    training = config.training
+    if training.warmup_steps >= training.max_steps:
+        yield (
+            f"training.max_steps: the learning rate rises for {training.warmup_steps:,} steps (training.warmup_steps) "
+            f"but training ends after {training.max_steps:,}"
+        )
+    if training.r_drop > 0 and not config.model.has_dropout:
+        yield (
+            "training.r_drop: compares two passes that differ in their dropout, but dropout is off (model.dropout), so "
+            "it only costs time"
+        )
+    if training.max_epochs is not None and 0 < training.max_epochs <= training.bidirectional_epochs:
+        yield (
+            f"training.bidirectional_epochs: covers all {training.max_epochs:,} epochs (training.max_epochs), so the "
+            "intended direction is never learned alone"
+        )
+    if not training.distill_from and _is_set(training, "distill_weight"):
+        yield "training.distill_weight: has no effect without teachers (training.distill_from)"
+    if training.final_weights in ("best", "last") and _is_set(training, "average_checkpoints"):
+        yield f"training.average_checkpoints: has no effect with training.final_weights: {training.final_weights}"
+    if config.data.temperature != 1 and len(config.data.train) == 1:
+        yield "data.temperature: has no effect with a single source in data.train"
+    if training.init_from is None and _is_set(training, "init_tokenizer"):
+        yield "training.init_tokenizer: has no effect without a model to start from (training.init_from)"
+    if config.decoding.tune_length_penalty and config.decoding.beam_size == 1:
+        yield "decoding.tune_length_penalty: has no effect with a beam of 1 (decoding.beam_size)"
+    if config.tokenizer.given is not None:
+        for key in ("vocab_size", "train_pairs"):
+            if _is_set(config.tokenizer, key):
+                yield f"tokenizer.{key}: has no effect with a given tokenizer (tokenizer.file)"
+
+
+def _is_set(section: Section, key: str) -> bool:
+    return bool(getattr(section, key) != type(section).model_fields[key].default)
+
+
+def json_schema() -> str:
+    """Return the JSON schema (draft 2020-12), for editors: every key with its type, bounds and description.
+
+    Rules that span several keys are checked by `load_config` only.
+    """
+    schema = Config.model_json_schema()
+    sections = schema["properties"]
+    for name, section in sections.items():
+        section.pop("default", None)  # all of a section's keys at once; each of them names its own
+        if "$ref" in section and name not in schema["required"]:
+            # `training:` with every key below it commented out is YAML for null.
+            sections[name] = {"anyOf": [{"$ref": section.pop("$ref")}, {"type": "null"}], **section}
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **_clean(schema), "title": SCHEMA_TITLE}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _clean(node: Any) -> Any:
+    """Join the lines of descriptions, and drop pydantic's titles, which editors would show instead of them."""
+    if isinstance(node, list):
+        return [_clean(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    cleaned = {}
+    for key, value in node.items():
+        if key == "description" and isinstance(value, str):
+            cleaned[key] = " ".join(value.split())
+        elif not (key == "title" and isinstance(value, str)):
+            cleaned[key] = _clean(value)
+    return cleaned

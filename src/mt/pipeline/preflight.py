@@ -3,7 +3,7 @@
 import torch
 
 from mt.config import Config
-from mt.config.unused import unused_keys
+from mt.config.schema import unused_keys
 from mt.console import log
 from mt.errors import InputError
 from mt.metrics.scores import bleu_tokenizer, refuse_missing_tokenizer
