@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mt.api.loading import Models, find_models, load
+from mt.api.texts import known_names
 from mt.api.training import ConfigLike, read_config, start
 from mt.api.translation import Translator
 from mt.console import log
@@ -83,16 +84,16 @@ def clean_corpus(
     from mt.extras.doctor.clean import check_output, dropping_rules, write_clean
     from mt.extras.doctor.pair_scores import load_scores
     from mt.extras.doctor.repair import require_ftfy
+    from mt.extras.doctor.rules import DROPPABLE
 
     contradict(min_score is not None and keep_share is not None, "--min-score", "--keep-share")
-    if scores is None and any(option is not None for option in (min_score, keep_share, by)):
-        raise InputError("--min-score, --keep-share and --by select by scores", "add --scores, from mt data score")
     settings, folder = drop_missing_sources(read_config(config, overrides)), Path(output)
-    kept, dropped = _reasons("--keep", keep), _reasons("--drop", drop)
+    kept, dropped = set(known_names(keep, DROPPABLE, "--keep")), set(known_names(drop, DROPPABLE, "--drop"))
     contradict("template" in kept and max_per_template is not None, "--keep template", "--max-per-template")
     contradict("low-score" in kept and scores is not None, "--keep low-score", "--scores")
-    if "low-score" in dropped and scores is None:
-        raise InputError("--drop low-score drops by scores", "add --scores, from mt data score")
+    if scores is None and ("low-score" in dropped or any(option is not None for option in (min_score, keep_share, by))):
+        message = "--min-score, --keep-share, --by and --drop low-score select by scores"
+        raise InputError(message, "add --scores, from mt data score")
     if not settings.data.drop_duplicates and "duplicate" not in dropped:
         kept.add("duplicate")
     dropped |= {*(() if max_per_template is None else ("template",)), *(() if scores is None else ("low-score",))}
@@ -109,16 +110,6 @@ def clean_corpus(
 
         pages["scores.html"] = scores_page(judged.values, judged.sources, judged.threshold)
     return write_clean(report, folder, rules, pages)
-
-
-def _reasons(option: str, names: str | Collection[str]) -> set[str]:
-    """Return names of findings, given as one or several."""
-    from mt.extras.doctor.rules import DROPPABLE
-
-    names = {names} if isinstance(names, str) else {*names}
-    if unknown := sorted(names - {*DROPPABLE}):
-        raise InputError(f"{option} {unknown[0]}: no such finding", f"one of {', '.join(DROPPABLE)}")
-    return names
 
 
 def in_words(config: ConfigLike, overrides: Sequence[str]) -> str:
@@ -172,7 +163,13 @@ def score_corpus(
     by_root = {root: load(root, engine="torch", device=device, runs=runs) for root in {*found[0], *found[1]}}
     loaded = [[by_root[root] for root in roots] for roots in found]
     bitexts = [bitext for bitext in bitexts_of(settings.data) if bitext.split == "train"]
-    scorers = {bitext.direction: _scorers(loaded, *bitext.languages) for bitext in bitexts}
+    scorers = {
+        bitext.direction: (
+            _scorer(loaded[0], "--forward", *bitext.languages),
+            _scorer(loaded[1], "--backward", *reversed(bitext.languages)),
+        )
+        for bitext in bitexts
+    }
     facts = survey(bitexts)
     weights = [learned_files(read_manifest(each.path)["files"]) for models in loaded for each in models]
     key = stage_key(facts.digest, weights, str(embeddings))
@@ -181,14 +178,6 @@ def score_corpus(
         sources = [{"file": bitext.files[0], "pairs": n} for bitext, n in zip(bitexts, facts.sizes, strict=True)]
         summary = write_scores(folder, {"key": key, "sources": sources})
     return summary
-
-
-def _scorers(loaded: "list[list[Translator]]", source_lang: str, target_lang: str) -> "tuple[Scorer, Scorer]":
-    forward, backward = loaded
-    return (
-        _scorer(forward, "--forward", source_lang, target_lang),
-        _scorer(backward, "--backward", target_lang, source_lang),
-    )
 
 
 def _scorer(models: "list[Translator]", option: str, own: str, other: str) -> "Scorer":

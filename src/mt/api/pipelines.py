@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from mt.extras.pipelines.records import State
 
 
-def is_pipeline(config: Path) -> bool:
-    """Return True for a pipeline, False for the configuration of a training."""
-    from mt.extras.pipelines.loading import is_pipeline
-
-    return is_pipeline(config)
-
-
 def read_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> "Plan":
     """Read a pipeline and check everything that can be checked before it runs.
 

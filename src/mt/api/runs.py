@@ -151,11 +151,7 @@ def list_runs(runs: str | Path = "runs") -> list[Run]:
 
 
 def find_run(name: str | Path, runs: str | Path = "runs") -> Run:
-    """Return a run by its name in `runs`, or by its folder.
-
-    Raises:
-        InputError: there is none.
-    """
+    """Return a run by its name in `runs`, or by its folder; `InputError` if there is none."""
     for path in (Path(runs, name), Path(name)):
         if _is_run(path):
             return Run(path)
