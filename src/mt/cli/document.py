@@ -53,21 +53,16 @@ def translate_document(path: Path, kind: str, output: Path | None, request: Any,
     check_output(output, path, options["glossary"], force=options["force"])
     from mt.api.loading import load
 
-    engine = {name: options[name] for name in (*ENGINE_OPTIONS, "glossary", "keep")}
-    translator = load(options["models"], **engine, runs=options["runs"], sampling=request.sampling is not None)
-    chosen = {
-        "format_": kind,
-        "columns": options["columns"],
-        "to": options["to"],
-        "source_lang": options["source_lang"],
-    }
+    engine = {name: options[name] for name in (*ENGINE_OPTIONS, "runs", "glossary", "keep")}
+    translator = load(options["models"], **engine, sampling=request.sampling is not None)
+    chosen = {name: options[name] for name in ("columns", "to", "source_lang")}
     with progress(unit="sentence", desc="translating") as bar:
 
         def show(done: int, total: int) -> None:
             bar.total, bar.n = total, done
             bar.refresh()
 
-        done = translator.translate_document(path, output, **chosen, progress=show, request=request)
+        done = translator.translate_document(path, output, format_=kind, **chosen, progress=show, request=request)
     for place, reason in done.kept:
         log.warning("%s: %s: stays as it was: %s", path, place, reason)
     kept = f", {len(done.kept):,} kept" if done.kept else ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mt.api.texts import known_names
 from mt.cli.completion import configurations, languages, one_of, run_folders
 from mt.console import set_up_logging
 from mt.errors import InputError, contradict
@@ -101,6 +102,7 @@ runs_option = click.option(
     show_default=True,
     help="Folder that holds the runs; also MT_RUNS.",
 )
+common_options = option_group(runs_option, debug_option)
 model_option = click.option("--model", type=path_type, shell_complete=run_folders, help=MODEL_HELP)
 models_option = click.option(
     "--model",
@@ -141,9 +143,7 @@ glossary_options = option_group(
         "--keep", multiple=True, metavar="REGEX", help="Keep such text as it is: 'https?://\\S+'; repeatable."
     ),
 )
-model_options = option_group(
-    from_option, to_option, models_option, search_options, engine_options, runs_option, debug_option
-)
+model_options = option_group(from_option, to_option, models_option, search_options, engine_options, common_options)
 
 
 def metrics_option(*known: str) -> Option:
@@ -153,12 +153,9 @@ def metrics_option(*known: str) -> Option:
         if value is None:
             return ()
         names = tuple(dict.fromkeys(name.strip().lower() for name in value.split(",") if name.strip()))
-        for name in names:
-            if name not in known:
-                raise InputError(f"--metrics: '{name}' is none of {', '.join(known)}")
         if not names:
             raise InputError("--metrics names none", f"choose from {', '.join(known)}")
-        return names
+        return known_names(names, known, "--metrics")
 
     return click.option(
         "--metrics",

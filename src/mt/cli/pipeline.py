@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from mt.cli.options import config_options, debug_option, runs_option, set_option
+from mt.cli.options import common_options, config_options, set_option
 from mt.cli.text import print_result
 from mt.errors import contradict
 
@@ -37,8 +37,7 @@ def pipeline() -> None:
 @click.option("--dry-run", is_flag=True, help="Check everything, estimate time and disk, and run nothing.")
 @click.option("--emit", type=click.Choice(["slurm"]), help="Print a script that submits each step as a job instead.")
 @jobs_option
-@runs_option
-@debug_option
+@common_options
 def run(
     config: Path,
     overrides: tuple[str, ...],
@@ -70,8 +69,7 @@ def run(
 @pipeline.command()
 @config_options
 @set_option
-@runs_option
-@debug_option
+@common_options
 def status(config: Path, overrides: tuple[str, ...], runs: Path) -> None:
     """Show the steps of a pipeline with their states, scores and costs.
 

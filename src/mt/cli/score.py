@@ -3,21 +3,12 @@
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mt.cli.options import (
-    debug_option,
-    device_option,
-    force_option,
-    format_type,
-    from_option,
-    model_option,
-    path_type,
-    runs_option,
-    to_option,
-)
+from mt.cli import options
+from mt.cli.options import format_type, path_type
 from mt.cli.text import check_output, writer
 from mt.console import log
 
@@ -30,25 +21,13 @@ if TYPE_CHECKING:
 @click.option("--target", type=path_type, required=True, help="Its translation, aligned by line.")
 @click.option("--output", type=path_type, help="Write to this file; - is stdout.")
 @click.option("--format", "format_", type=format_type, default="text", help="text, or jsonl with the lines themselves.")
-@force_option
-@from_option
-@to_option
-@model_option
-@device_option
-@runs_option
-@debug_option
-def score(
-    source: Path,
-    target: Path,
-    output: Path | None,
-    force: bool,
-    format_: str,
-    source_lang: str | None,
-    to: str | None,
-    model: Path | None,
-    device: str,
-    runs: Path,
-) -> None:
+@options.force_option
+@options.from_option
+@options.to_option
+@options.model_option
+@options.device_option
+@options.common_options
+def score(source: Path, target: Path, output: Path | None, format_: str, **given: Any) -> None:
     """Score given translations by their probability under a model: to filter a corpus, or to rank systems.
 
     Prints for each line the log-probability of its translation (the natural logarithm, the end counted), a tab, and
@@ -56,7 +35,7 @@ def score(
 
     Example: mt score --source test.en --target test.de
     """
-    check_output(output, source, target, force=force)
+    check_output(output, source, target, force=given["force"])
     from mt.api.loading import load
     from mt.text.lines import read_parallel, refuse_pipe
 
@@ -64,11 +43,12 @@ def score(
         refuse_pipe(path)
     for _ in read_parallel(source, target):  # reports files that do not match before hours of work, not after
         pass
-    translator = load(model, engine="torch", device=device, runs=runs)
+    translator = load(given["model"], engine="torch", device=given["device"], runs=given["runs"])
     pairs, again = read_parallel(source, target), read_parallel(source, target)
+    scores = translator.score(again, to=given["to"], source_lang=given["source_lang"])
     log_prob, tokens, unscored = 0.0, 0, 0
     with writer(output) as write:
-        for pair, scored in zip(pairs, translator.score(again, to=to, source_lang=source_lang), strict=True):
+        for pair, scored in zip(pairs, scores, strict=True):
             write(_formatted(pair, scored, format_))
             if scored is None:
                 unscored += 1
