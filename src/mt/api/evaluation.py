@@ -3,23 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from mt.api.loading import Models, find_models, glossary_of
 from mt.api.search import Search, SearchRequest
 from mt.api.texts import known_names
-from mt.decoding.engine import EngineChoice
+from mt.bundle.load_translator import OpenedModel, open_model, read_config
+from mt.config import Config
+from mt.data.eval_texts import EvalText
+from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError
+from mt.evaluation import test_set
+from mt.evaluation.length_penalty import penalties_json, penalties_table, try_length_penalties
+from mt.evaluation.perturbation import evaluate_perturbed, perturbations_json, perturbations_table
+from mt.evaluation.texts import pair_text, refuse_test_text, run_texts, texts_in
+from mt.metrics.comet import Comet
+from mt.metrics.scores import bleu_signature, bleu_tokenizer, refuse_missing_tokenizer
+from mt.storage.find_model import run_of
 from mt.storage.output_path import refuse_inputs
-
-if TYPE_CHECKING:
-    from mt.bundle.load_translator import OpenedModel
-    from mt.config import Config
-    from mt.data.eval_texts import EvalText
-    from mt.decoding.engine import SearchOptions
-    from mt.evaluation.test_set import Method, MethodResult
-    from mt.metrics.comet import Comet
-    from mt.storage.run_dir import ModelDir
+from mt.storage.run_dir import ModelDir
 
 METRICS = ("bleu", "chrf", "ter", "comet")
 
@@ -33,14 +35,12 @@ class Evaluation:
         folder, name: where `write` puts the files; no folder for a model outside its run.
     """
 
-    results: "tuple[MethodResult, ...]"
+    results: tuple[test_set.MethodResult, ...]
     folder: Path | None
     name: str
 
     def __str__(self) -> str:
-        from mt.evaluation.test_set import results_table
-
-        return results_table(self.results)
+        return test_set.results_table(self.results)
 
     def __getitem__(self, method: str) -> dict[str, Any]:
         """Return the scores of a method (`greedy`, `beam`, ...) as a dictionary, of the first direction."""
@@ -51,16 +51,12 @@ class Evaluation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the public JSON object of an evaluation, as `mt eval --json` prints it."""
-        from mt.evaluation.test_set import results_json
-
-        return results_json(self.results)
+        return test_set.results_json(self.results)
 
     def write(self) -> None:
         """Write sources, references, hypotheses and scores to the folder, if there is one."""
-        from mt.evaluation.test_set import write_results
-
         if self.folder is not None:
-            write_results(self.folder, self.name, self.results)
+            test_set.write_results(self.folder, self.name, self.results)
 
 
 def evaluate(
@@ -99,8 +95,6 @@ def evaluate(
     Raises:
         InputError: there is no such model or text, or the arguments contradict each other.
     """
-    from mt.evaluation.test_set import evaluate as score
-
     source, reference = _path(source), _path(reference)
     request, terms = request or SearchRequest.of(search), glossary_of(glossary, keep)
     metrics = known_names(metrics, METRICS, "metrics")
@@ -116,7 +110,7 @@ def evaluate(
     if folder is not None:
         kinds = ("source", "reference", "json", *(method.name for method in methods))
         refuse_inputs([folder / f"{name}.{kind}" for kind in kinds], [source, reference])
-    results = score(opened.translator, _with_metrics(config, metrics), texts, methods, comet)
+    results = test_set.evaluate(opened.translator, _with_metrics(config, metrics), texts, methods, comet)
     return Evaluation(tuple(results), folder, name)
 
 
@@ -156,9 +150,6 @@ def evaluate_robustness(
     Raises:
         InputError: there is no such model or text, or the arguments contradict each other.
     """
-    from mt.evaluation.perturbation import evaluate_perturbed, perturbations_json, perturbations_table
-    from mt.metrics.scores import bleu_signature
-
     request = request or SearchRequest.of(search)
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
     models, config, texts = _read(model, runs, (_path(source), _path(reference)), (source_lang, to))
@@ -185,11 +176,6 @@ def tune_length_penalty(
     Raises:
         InputError: the text is the test set of a model's run, or the search is greedy.
     """
-    from mt.bundle.load_translator import read_config
-    from mt.evaluation.length_penalty import penalties_json, penalties_table, try_length_penalties
-    from mt.evaluation.texts import refuse_test_text
-    from mt.metrics.scores import bleu_signature
-
     models, config, texts = _read(model, runs, (source, reference), (source_lang, to), "valid")
     for each in models:
         refuse_test_text(each, read_config(each).data, texts)
@@ -211,12 +197,8 @@ def _read(
     files: tuple[Path | None, Path | None],
     languages: tuple[str | None, str | None],
     split: str = "test",
-) -> "tuple[list[ModelDir], Config, list[EvalText]]":
+) -> tuple[list[ModelDir], Config, list[EvalText]]:
     """Find models, and read the first one's configuration and the text to score on: two files, or its run's split."""
-    from mt.bundle.load_translator import read_config
-    from mt.evaluation.texts import pair_text, run_texts
-    from mt.metrics.scores import bleu_tokenizer, refuse_missing_tokenizer
-
     models = find_models(model, runs)
     config = read_config(models[0])
     (source, reference), (source_lang, to), data = files, languages, config.data
@@ -229,19 +211,16 @@ def _read(
 
 
 def _open(
-    models: "list[ModelDir]", choice: EngineChoice, texts: "list[EvalText]", to: str | None
-) -> "tuple[OpenedModel, list[EvalText]]":
+    models: list[ModelDir], choice: EngineChoice, texts: list[EvalText], to: str | None
+) -> tuple[OpenedModel, list[EvalText]]:
     """Open models as one, and return the texts in the languages that all of them have."""
-    from mt.bundle.load_translator import open_model
-    from mt.evaluation.texts import texts_in
-
     opened = open_model(models[0], choice, models[1:])
     return opened, texts if to is not None else texts_in(opened.settings, texts)
 
 
 def _output(
-    models: "list[ModelDir]",
-    config: "Config",
+    models: list[ModelDir],
+    config: Config,
     usual: bool,
     source: Path | None,
     languages: tuple[str | None, str | None],
@@ -251,8 +230,6 @@ def _output(
 
     In a run's folder, scores of other languages, texts or settings do not replace those from the end of its training.
     """
-    from mt.storage.find_model import run_of
-
     known = config.data.source_lang, config.data.target_lang
     source_lang, to = (code if len(codes) > 1 else None for code, codes in zip(languages, known, strict=True))
     chosen = f"from-{source_lang}" if source_lang and not to else "-".join(filter(None, (source_lang, to)))
@@ -265,18 +242,16 @@ def _output(
     return run.scores if run else None, name if usual else f"changed.{name}"
 
 
-def _methods(config: "Config", request: SearchRequest, defaults: "SearchOptions") -> "list[Method]":
+def _methods(config: Config, request: SearchRequest, defaults: SearchOptions) -> list[test_set.Method]:
     """Return the configured methods, changed by the request, and the method that it adds."""
-    from mt.evaluation.test_set import Method, configured_methods
-
-    methods = configured_methods(config, beam_size=request.beam_size, length_penalty=request.length_penalty)
+    methods = test_set.configured_methods(config, beam_size=request.beam_size, length_penalty=request.length_penalty)
     if request.sampling is not None or request.utility is not None:
         name = "sample" if request.utility is None else "mbr"
-        methods.append(Method(name, request.options(defaults), request.utility))
+        methods.append(test_set.Method(name, request.options(defaults), request.utility))
     return methods
 
 
-def _comet(metrics: Sequence[str], checkpoint: Path | None, device: str) -> "Comet | None":
+def _comet(metrics: Sequence[str], checkpoint: Path | None, device: str) -> Comet | None:
     """Load the learned metric, before anything is translated."""
     if "comet" not in metrics:
         if checkpoint is not None:
@@ -286,13 +261,12 @@ def _comet(metrics: Sequence[str], checkpoint: Path | None, device: str) -> "Com
         raise InputError(
             "--metrics comet needs a checkpoint of your own; mt downloads none", "give --comet-model FOLDER"
         )
-    from mt.metrics.comet import Comet
-    from mt.system.devices import choose_device
+    from mt.system.devices import choose_device  # imports torch
 
     return Comet(checkpoint, gpu=choose_device(device, "--device").type == "cuda")
 
 
-def _with_metrics(config: "Config", metrics: Sequence[str]) -> "Config":
+def _with_metrics(config: Config, metrics: Sequence[str]) -> Config:
     """Return a configuration with sacreBLEU's metrics among `metrics`, unchanged without."""
     if not metrics:
         return config

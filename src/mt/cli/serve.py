@@ -51,20 +51,7 @@ def _limit(option: str, field: str, default: float, kind: Any, help_: str, **mor
 @click.option("--compute-type", default="auto", help="Number format: auto, float32, int8, ...")
 @options.verbose_option
 @options.common_options
-def serve(
-    models: tuple[Path, ...],
-    host: str,
-    port: int,
-    api_keys: Path | None,
-    suggestions: Path | None,
-    forwarded_allow_ips: str,
-    device: str,
-    compute_type: str,
-    runs: Path,
-    glossary: Path | None,
-    keep: tuple[str, ...],
-    **limits: Any,
-) -> None:
+def serve(api_keys: Path | None, suggestions: Path | None, forwarded_allow_ips: str, **given: Any) -> None:
     """Serve models over HTTP: LibreTranslate's API, a web page, and /metrics for Prometheus.
 
     Example: mt serve --model runs/en-de --model runs/de-en
@@ -85,15 +72,16 @@ def serve(
     keys = _keys(api_keys)
     _check_proxies(forwarded_allow_ips)
     if suggestions is not None:
-        _require_appendable(suggestions, "--suggestions")
-    terms = glossary_of(glossary, keep)
-    bound = listen(host, port)  # before models are loaded: a port in use is reported at once
-    engine = {"engine": "auto", "shortlist": None, "device": device, "compute_type": compute_type}
-    directions = open_directions(find_models(models, runs), options.engine_choice(engine), terms)
+        _require_appendable(suggestions)
+    terms = glossary_of(given["glossary"], given["keep"])
+    bound = listen(given["host"], given["port"])  # before models are loaded: a port in use is reported at once
+    choice = options.engine_choice({"engine": "auto", "shortlist": None, **given})
+    directions = open_directions(find_models(given["models"], given["runs"]), choice, terms)
+    limits = Limits(**{name: value for name, value in given.items() if name in Limits.__annotations__})
     answer(
-        create_app(directions, Limits(**limits), keys, suggestions),
+        create_app(directions, limits, keys, suggestions),
         bound,
-        drain_seconds=min(round(limits["seconds"]) + 1, 8),  # supervisors kill after 10 s
+        drain_seconds=min(round(limits.seconds) + 1, 8),  # supervisors kill after 10 s
         forwarded_allow_ips=forwarded_allow_ips,
     )
 
@@ -107,14 +95,14 @@ def _check_proxies(proxies: str) -> None:
             raise InputError(message, "name them as 10.0.0.2,192.168.0.0/16") from None
 
 
-def _require_appendable(path: Path, option: str) -> None:
-    """Make a file to append to, and its folder; raise an error if that is impossible."""
+def _require_appendable(path: Path) -> None:
+    """Make the file of suggestions, and its folder; raise an error if that is impossible."""
     from mt.storage import atomic
     from mt.storage.output_path import is_device, require_writable
 
-    require_writable(path, option)
+    require_writable(path, "--suggestions")
     if is_device(path):
-        raise InputError(f"{option} {path}: not a regular file", "name another")
+        raise InputError(f"--suggestions {path}: not a regular file", "name another")
     with atomic.explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("ab").close()

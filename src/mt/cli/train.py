@@ -32,12 +32,14 @@ def train(config: Path, overrides: tuple[str, ...], jobs: int, dry_run: bool, ru
 
     Example: mt train --config mine.yaml --set training.max_steps=2000
     """
-    from mt.api import pipelines, training
+    from mt.api import training
     from mt.extras.pipelines.loading import is_pipeline
     from mt.text.lines import refuse_pipe
 
     refuse_pipe(config)
     if is_pipeline(config):
+        from mt.api import pipelines
+
         if dry_run:
             print_result(pipelines.show_plan(config, overrides, runs, jobs))
         else:
