@@ -5,7 +5,12 @@ from functools import partial
 from pathlib import Path
 
 from mt.api.loading import ModelPath, find_models
+from mt.bundle.load_translator import read_config
+from mt.data.eval_texts import read_texts
 from mt.errors import InputError
+from mt.evaluation.texts import has_split, owner, pair_text
+from mt.extras.importing.hub import find_folder
+from mt.storage.output_path import require_replaceable
 
 
 def export(
@@ -40,13 +45,9 @@ def export(
     Raises:
         InputError: the format cannot hold this model, the export loses more than `max_loss`, or `output` is in use.
     """
-    from mt.bundle.load_translator import read_config
-    from mt.data.eval_texts import read_texts
-    from mt.evaluation.texts import has_split, owner, pair_text
     from mt.extras.export.common import parse_format
     from mt.extras.export.exporting import check_options, require_packages
     from mt.extras.export.exporting import export as write
-    from mt.storage.output_path import require_replaceable
 
     if (source is None) != (reference is None):
         raise InputError("source and reference go together", "give both, or neither for the run's validation set")
@@ -96,9 +97,7 @@ def import_model(
     Raises:
         InputError: it is no such model, its files do not fit together, or `output` is in use.
     """
-    from mt.extras.importing.hub import find_folder
     from mt.extras.importing.importing import import_folder
-    from mt.storage.output_path import require_replaceable
 
     folder = find_folder(str(model))
     corpus = [Path(path) for path in ([prune] if isinstance(prune, str | Path) else prune)]

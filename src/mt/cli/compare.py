@@ -50,8 +50,10 @@ def compare(
         raise InputError("--source needs --reference", "give the translation of the source, too")
     if reference is not None and given["test_set"] != "test":
         raise InputError("--test-set is for what runs have in eval/, and --reference brings its own", "leave one out")
-    if source is None:
-        _refuse_engine_options(given)
+    for name in ENGINE_OPTIONS if source is None else ():
+        if given[name] not in ("auto", None):
+            message = f"{options.spelled(name)} is for translating --source"
+            raise InputError(message, "leave it out, or give --source and --reference")
     from mt.extras.comparison.results import compare as test
     from mt.extras.comparison.results import comparison_json, comparison_text
     from mt.extras.comparison.systems import new_translations, stored_translations
@@ -71,13 +73,6 @@ def compare(
         print_result(json.dumps(comparison_json(results), ensure_ascii=False))
     else:
         print_result("\n\n".join(comparison_text(result, _marks()) for result in results))
-
-
-def _refuse_engine_options(given: dict[str, Any]) -> None:
-    for name in ENGINE_OPTIONS:
-        if given[name] not in ("auto", None):
-            message = f"--{name.replace('_', '-')} is for translating --source"
-            raise InputError(message, "leave it out, or give --source and --reference")
 
 
 def _marks() -> tuple[Callable[[str], str], Callable[[str], str]]:

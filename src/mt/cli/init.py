@@ -40,10 +40,7 @@ _KEYS = ("source_lang", "target_lang", "delimiter", "quoting", "header", "column
 @click.option("--from", "start", type=path_type, metavar="MODEL", help="Fine-tune this run or model folder.")
 @click.option("--general", callback=as_texts, metavar="SRC TGT|FILE", help="With --from: text against forgetting.")
 @click.option(
-    "--general-share",
-    type=click.FloatRange(0, 0.9, True),
-    callback=number,
-    help="Its share of an epoch; 0.2.",
+    "--general-share", type=click.FloatRange(0, 0.9, True), callback=number, help="Its share of an epoch; 0.2."
 )
 @click.option("--like", type=path_type, metavar="FILE", help="Convert a file of JoeyNMT, OpenNMT-py, Eole or fairseq.")
 @click.option("--opus", nargs=3, multiple=True, metavar="CORPUS SRC TGT", help="A corpus of OPUS, as Books en it.")
@@ -52,10 +49,7 @@ _KEYS = ("source_lang", "target_lang", "delimiter", "quoting", "header", "column
 @click.option("--delimiter", metavar="CHAR", help="Character between the columns of a .csv or .tsv.")
 @click.option("--quoting/--no-quoting", default=None, help="Whether double quotes around a cell are not its text.")
 @click.option(
-    "--minutes",
-    type=click.FloatRange(1, 10_000_000),
-    callback=number,
-    help="Limit of the time for the whole training.",
+    "--minutes", type=click.FloatRange(1, 10_000_000), callback=number, help="Limit of the time for the whole training."
 )
 @click.option("--pipeline", type=click.Choice(["student"]), help="Write a pipeline, too: teacher and fast student.")
 @click.option("--device", default="auto", help="auto, cpu, cuda or mps.")

@@ -39,13 +39,7 @@ def pipeline() -> None:
 @jobs_option
 @common_options
 def run(
-    config: Path,
-    overrides: tuple[str, ...],
-    step: str | None,
-    dry_run: bool,
-    emit: str | None,
-    jobs: int,
-    runs: Path,
+    config: Path, overrides: tuple[str, ...], step: str | None, dry_run: bool, emit: str | None, jobs: int, runs: Path
 ) -> None:
     """Run the steps of a pipeline that are not done; the same command again resumes.
 

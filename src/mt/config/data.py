@@ -6,16 +6,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
 from mt.config.base import LanguageCode, Line, OneOrList, Rule, Section, as_tuple, without_repeats
-from mt.config.sources import (
-    FromTrain,
-    HubDataset,
-    Source,
-    Sources,
-    TableFile,
-    TestSources,
-    ValidSources,
-    is_synthetic,
-)
+from mt.config.sources import FromTrain, HubDataset, Source, Sources, TableFile, TestSources, ValidSources, is_synthetic
 
 # A single language may be written without the list; in Python it is always a tuple.
 Languages = Annotated[

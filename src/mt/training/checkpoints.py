@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -15,7 +14,7 @@ from mt.storage import atomic
 from mt.storage.manifest import DamagedError, verify
 from mt.storage.run_dir import CheckpointDir, RunDir
 from mt.system.distributed import SINGLE_PROCESS, Distributed
-from mt.training.muon import CombinedOptimizer
+from mt.training.muon import AnyOptimizer
 from mt.training.sharding import distribute_like, full_tensor, is_sharded
 from mt.training.train_state import TrainState
 
@@ -38,11 +37,7 @@ class Checkpoints:
         return self._run.checkpoint_steps()
 
     def save(
-        self,
-        state: TrainState,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer | CombinedOptimizer,
-        average: Mapping[str, Tensor] | None = None,
+        self, state: TrainState, model: nn.Module, optimizer: AnyOptimizer, average: Mapping[str, Tensor] | None = None
     ) -> None:
         """Write a checkpoint of the state's step, with the moving average of the weights if there is one."""
         parameters = dict(model.named_parameters())
@@ -115,11 +110,7 @@ class Checkpoints:
         log.warning("%s: set aside as %s", folder, target.name)
 
     def load(
-        self,
-        step: int,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer | CombinedOptimizer,
-        average: Mapping[str, Tensor] | None = None,
+        self, step: int, model: nn.Module, optimizer: AnyOptimizer, average: Mapping[str, Tensor] | None = None
     ) -> TrainState:
         """Load a checkpoint into a model, its optimiser, and the moving average of its weights.
 

@@ -133,3 +133,6 @@ class CombinedOptimizer:
     def zero_grad(self, set_to_none: bool = True) -> None:
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none)
+
+
+AnyOptimizer = torch.optim.Optimizer | CombinedOptimizer

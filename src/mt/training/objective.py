@@ -10,12 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from mt.config import TrainingConfig
 from mt.model.attention import Links
 from mt.model.build import TranslationModel
-from mt.model.loss import (
-    fused_cross_entropy,
-    fused_distillation_cross_entropy,
-    fused_r_drop_cross_entropy,
-    with_bias,
-)
+from mt.model.loss import fused_cross_entropy, fused_distillation_cross_entropy, fused_r_drop_cross_entropy, with_bias
 from mt.model.packing import Packing
 from mt.model.transformer import Transformer
 from mt.training.compilation import compile_layers, train_with

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from mt.config import TrainingConfig
-from mt.training.muon import CombinedOptimizer, Muon, matrices
+from mt.training.muon import AnyOptimizer, CombinedOptimizer, Muon, matrices
 
 MUON_MOMENTUM = 0.95
 
@@ -38,7 +38,7 @@ def _skip_dynamo_in_bookkeeping() -> None:
 _skip_dynamo_in_bookkeeping()
 
 
-def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer | CombinedOptimizer:
+def make_optimizer(model: nn.Module, config: TrainingConfig) -> AnyOptimizer:
     """Build fused Adam or AdamW; or Muon for the matrices of the blocks, with AdamW for the other parameters."""
     kind = Adam if config.optimizer == "adam" else AdamW
     weights = [each for each in matrices(model) if each[0].requires_grad] if config.optimizer == "muon" else []
