@@ -170,8 +170,7 @@ def engine_choice(options: dict[str, Any]) -> Any:
     """Return the `EngineChoice` of the engine options."""
     from mt.decoding.engine import EngineChoice
 
-    choice = {name: options[name] for name in ENGINE_OPTIONS}
-    return EngineChoice(**choice, sampling=options.get("sample", False))
+    return EngineChoice(**{name: options[name] for name in ENGINE_OPTIONS})
 
 
 def spelled(argument: str) -> str:
@@ -179,15 +178,15 @@ def spelled(argument: str) -> str:
     return "--beam" if argument == "beam_size" else f"--{argument.replace('_', '-')}"
 
 
-def search_request(options: dict[str, Any], greedy: bool = False, n_best: int = 1) -> "SearchRequest":
-    """Return the search that `search_options` and, if used, `mbr_options` ask for.
+def search_request(options: dict[str, Any], n_best: int = 1) -> "SearchRequest":
+    """Return the search that `search_options` and, if used, --greedy and `mbr_options` ask for.
 
     Raises:
         InputError: they contradict each other, or a value is out of bounds.
     """
     from mt.api.search import Search, SearchRequest
 
-    search = {"beam_size": options["beam"]}
+    search, greedy = {"beam_size": options["beam"]}, options.get("greedy", False)
     search |= {name: options[name] for name in Search.__annotations__ if name in options}
     contradict(greedy and search["beam_size"] not in (None, 1), "--greedy", "--beam")
     contradict(greedy and search["sample"], "--greedy", "--sample")

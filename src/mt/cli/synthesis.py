@@ -61,7 +61,7 @@ def backtranslate(tag: str, **given: Any) -> None:
 
 def _synthesize(given: dict[str, Any], tag: str, n_best: int | None = None, references: Path | None = None) -> None:
     """Translate a file; `n_best` None means the whole beam where there are references."""
-    request = options.search_request(given, given["greedy"], n_best or 1)
+    request = options.search_request(given, n_best or 1)
     from mt.api.synthesis import synthesize
 
     source, output = given["input_"], given["output"]

@@ -57,7 +57,7 @@ def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, *
     refuse_names(text, named)
     kind = document_kind(document, given["format_"])
     if kind is not None and document is not None and not (text and input_):
-        request = options.search_request(given, given["greedy"])
+        request = options.search_request(given)
         translate_document(document, kind, output, request, given)
         return
     if given["columns"]:
@@ -69,7 +69,7 @@ def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, *
     input_file = input_ if text or (input_ and str(input_) != "-") else Path("/dev/stdin")
     inputs = (input_file, given["glossary"], given["prefix_file"])
     check_output(output, *inputs, force=given["force"])
-    request = options.search_request(given, given["greedy"], given["n_best"])
+    request = options.search_request(given, given["n_best"])
     drawing = given["attention"]
     if given["alignment"] or drawing is not None:
         _require_attention(given, text)
