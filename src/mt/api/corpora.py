@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -147,9 +147,9 @@ def score_corpus(
     similarity = scoring_models.embedding_similarity(Path(embeddings), device) if embeddings else None
     if forward is None:
         forward, backward = _train_pair(settings, folder, device, Path(runs))
-    found = [[each.root for each in find_models(models, runs)] for models in (forward, backward)]
-    by_root = {root: load(root, engine="torch", device=device, runs=runs) for root in {*found[0], *found[1]}}
-    loaded = [[by_root[root] for root in roots] for roots in found]
+    found = [find_models(models, runs) for models in (forward, backward)]
+    load_once = cache(partial(load, engine="torch", device=device, runs=runs))
+    loaded = [[load_once(each.root) for each in models] for models in found]
     bitexts = [bitext for bitext in bitexts_of(settings.data) if bitext.split == "train"]
     scorers = {
         bitext.direction: (

@@ -186,26 +186,24 @@ class Config(Section):
 
 def export_rules(config: Config, export_format: ExportFormat) -> Iterator[Rule]:
     """Yield the values of a configuration that a format cannot express."""
-    if config.model.architecture == "decoder_only":
-        reason = f"a model that is decoder_only cannot be exported as {export_format}"
-        yield Rule(("model.architecture", "exports"), reason)
-    if export_format == "huggingface" and config.model.activation == "swiglu":
-        reason = "swiglu cannot be exported as huggingface: transformers has no such translation model"
-        yield Rule(("model.activation", "exports"), reason)
-    if export_format == "huggingface" and config.model.embedding_norm:
-        reason = "a norm of embeddings cannot be exported as huggingface: the classes that are used have none"
-        yield Rule(("model.embedding_norm", "exports"), reason)
-    if export_format == "huggingface" and config.model.positions == "rotary":
-        reason = "rotary positions cannot be exported as huggingface: transformers has no such translation model"
-        yield Rule(("model.positions", "exports"), reason)
-    forms = (OUR_FORMAT,) if export_format == "argos" else (OUR_FORMAT, MARIAN_FORMAT)
-    if export_format != "ctranslate2" and (config.model.source_format, config.model.target_tag) not in forms:
-        reason = f"sentences of this form cannot be exported as {export_format}: its programs write others"
-        yield Rule(("model.source_format", "exports"), reason)
-    for key, side in (("source_lang", "source"), ("target_lang", "target")):
-        if export_format == "argos" and len(getattr(config.data, key)) > 1:
-            reason = f"a model of several {side} languages cannot be exported as argos: its packages have one each"
-            yield Rule((f"data.{key}", "exports"), reason)
+    model, data = config.model, config.data
+    huggingface, argos = export_format == "huggingface", export_format == "argos"
+    forms = (OUR_FORMAT,) if argos else (OUR_FORMAT, MARIAN_FORMAT)
+    other_form = export_format != "ctranslate2" and (model.source_format, model.target_tag) not in forms
+    no_class, one_each = ": transformers has no such translation model", ": its packages have one each"
+    no_norm = ": the classes that are used have none"
+    unfit = (
+        ("model.architecture", model.architecture == "decoder_only", "a model that is decoder_only", ""),
+        ("model.activation", huggingface and model.activation == "swiglu", "swiglu", no_class),
+        ("model.embedding_norm", huggingface and model.embedding_norm, "a norm of embeddings", no_norm),
+        ("model.positions", huggingface and model.positions == "rotary", "rotary positions", no_class),
+        ("model.source_format", other_form, "sentences of this form", ": its programs write others"),
+        ("data.source_lang", argos and len(data.source_lang) > 1, "a model of several source languages", one_each),
+        ("data.target_lang", argos and len(data.target_lang) > 1, "a model of several target languages", one_each),
+    )
+    for key, is_unfit, what, why in unfit:
+        if is_unfit:
+            yield Rule((key, "exports"), f"{what} cannot be exported as {export_format}{why}")
 
 
 def unused_keys(config: Config) -> Iterator[str]:
@@ -226,24 +224,21 @@ def unused_keys(config: Config) -> Iterator[str]:
             f"training.bidirectional_epochs: covers all {training.max_epochs:,} epochs (training.max_epochs), so the "
             "intended direction is never learned alone"
         )
-    if not training.distill_from and _is_set(training, "distill_weight"):
-        yield "training.distill_weight: has no effect without teachers (training.distill_from)"
-    if training.final_weights in ("best", "last") and _is_set(training, "average_checkpoints"):
-        yield f"training.average_checkpoints: has no effect with training.final_weights: {training.final_weights}"
-    if config.data.temperature != 1 and len(config.data.train) == 1:
-        yield "data.temperature: has no effect with a single source in data.train"
-    if training.init_from is None and _is_set(training, "init_tokenizer"):
-        yield "training.init_tokenizer: has no effect without a model to start from (training.init_from)"
-    if config.decoding.tune_length_penalty and config.decoding.beam_size == 1:
-        yield "decoding.tune_length_penalty: has no effect with a beam of 1 (decoding.beam_size)"
-    if config.tokenizer.given is not None:
-        for key in ("vocab_size", "train_pairs"):
-            if _is_set(config.tokenizer, key):
-                yield f"tokenizer.{key}: has no effect with a given tokenizer (tokenizer.file)"
-
-
-def _is_set(section: Section, key: str) -> bool:
-    return bool(getattr(section, key) != type(section).model_fields[key].default)
+    averages = training.final_weights in ("average", "average_best")
+    given = config.tokenizer.given is not None, "with a given tokenizer (tokenizer.file)"
+    idle = (
+        ("training", "distill_weight", not training.distill_from, "without teachers (training.distill_from)"),
+        ("training", "average_checkpoints", not averages, f"with training.final_weights: {training.final_weights}"),
+        ("data", "temperature", len(config.data.train) == 1, "with a single source in data.train"),
+        ("training", "init_tokenizer", not training.init_from, "without a model to start from (training.init_from)"),
+        ("decoding", "tune_length_penalty", config.decoding.beam_size == 1, "with a beam of 1 (decoding.beam_size)"),
+        ("tokenizer", "vocab_size", *given),
+        ("tokenizer", "train_pairs", *given),
+    )
+    for name, key, is_idle, why in idle:
+        section = getattr(config, name)
+        if is_idle and getattr(section, key) != type(section).model_fields[key].default:
+            yield f"{name}.{key}: has no effect {why}"
 
 
 def json_schema() -> str:

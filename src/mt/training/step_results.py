@@ -33,7 +33,8 @@ def _read_later(numbers: Tensor) -> Callable[[], list[float]]:
 
     def wait() -> list[float]:
         arrived.synchronize()
-        return copy.tolist()
+        values: list[float] = copy.tolist()
+        return values
 
     return wait
 
