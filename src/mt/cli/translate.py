@@ -1,6 +1,7 @@
 """`mt translate`."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -10,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mt.cli import options
-from mt.cli.document import document_kind, is_file, refuse_names, translate_document
 from mt.cli.options import ENGINE_OPTIONS, document_format_type, path_type
-from mt.cli.text import check_input, check_output, input_lines, require_utf8, writer
+from mt.cli.text import check_input, check_output, input_lines, print_result, require_utf8, writer
 from mt.console import log, progress
 from mt.errors import InputError, contradict
 from mt.storage.output_path import refuse_inputs, require_writable
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from mt.api.search import SearchRequest, Translation
     from mt.api.translation import Translator
 
+# Options of `mt translate` that have no meaning for a document.
+_ONLY_LINES = ("n_best", "alignment", "attention", "by_head", "prefix", "prefix_file")
 _LONG = 100  # lines of a file that takes a while
 _USABLE = 5  # BLEU below which a model has learned next to nothing
 
@@ -52,13 +54,13 @@ def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, *
 
     Example: mt translate "I love you very much"
     """
-    named = Path(text[0]) if len(text) == 1 and is_file(text[0]) else None
+    named = Path(text[0]) if len(text) == 1 and _is_file(text[0]) else None
     document = input_ if named is None else named
-    refuse_names(text, named)
-    kind = document_kind(document, given["format_"])
+    _refuse_names(text, named)
+    kind = _document_kind(document, given["format_"])
     if kind is not None and document is not None and not (text and input_):
         request = options.search_request(given)
-        translate_document(document, kind, output, request, given)
+        _translate_document(document, kind, output, request, given)
         return
     if given["columns"]:
         raise InputError("--columns is for .csv and .tsv files", "leave it out")
@@ -81,6 +83,62 @@ def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, *
         from mt.extras.reporting.attention_map import draw
 
         draw(drawing, drawn, given["by_head"])
+
+
+def _document_kind(path: Path | None, format_: str | None) -> str | None:
+    """Return the kind of a document; None for lines of text, and for what `--format text` declares as such."""
+    if format_ in ("text", "jsonl") or (not format_ and (path is None or str(path) == "-" or not path.is_file())):
+        return None
+    if path is None or str(path) == "-":
+        message = f"--format {format_} is for a document in a file, not for standard input or text arguments"
+        raise InputError(message, "give --input FILE and --output FILE")
+    from mt.extras.documents.formats import document_format
+
+    return document_format(path, format_)
+
+
+def _is_file(name: str) -> bool:
+    """Return True for the name of a file, False for a text, which may be too long for a name."""
+    return os.access(name, os.F_OK) and Path(name).is_file()
+
+
+def _refuse_names(text: tuple[str, ...], document: Path | None) -> None:
+    """Refuse names of documents among the texts to translate, where they are not the one document."""
+    from mt.extras.documents.formats import names_document
+
+    for word in text if document is None else ():
+        if names_document(word):
+            exists = _is_file(word)
+            hint = "translate one document at a time" if exists else "to translate the name itself, pipe it in"
+            raise InputError(f"{word}: {'documents are no text' if exists else 'no such file'}", hint)
+
+
+def _translate_document(path: Path, kind: str, output: Path | None, request: Any, given: dict[str, Any]) -> None:
+    """Translate a document into --output, and print what was done."""
+    if output is None or str(output) == "-":
+        hint = "add --output FILE, or translate its lines as they are with --format text"
+        raise InputError(f"{path}: a document needs a file to be written to", hint)
+    used = {**given, "n_best": given["n_best"] > 1}
+    for name in _ONLY_LINES:
+        if used[name]:
+            raise InputError(f"{options.spelled(name)} is for lines of text, not for documents", "leave it out")
+    check_output(output, path, given["glossary"], force=given["force"])
+    from mt.api.loading import load
+
+    engine = {name: given[name] for name in (*ENGINE_OPTIONS, "runs", "glossary", "keep")}
+    translator = load(given["models"], **engine, sampling=request.sampling is not None)
+    chosen = {name: given[name] for name in ("columns", "to", "source_lang")}
+    with progress(unit="sentence", desc="translating") as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total, bar.n = total, done
+            bar.refresh()
+
+        done = translator.translate_document(path, output, format_=kind, **chosen, progress=show, request=request)
+    for place, reason in done.kept:
+        log.warning("%s: %s: stays as it was: %s", path, place, reason)
+    kept = f", {len(done.kept):,} kept" if done.kept else ""
+    print_result(f"{output}: {done.segments - len(done.kept):,} segments translated{kept}")
 
 
 def _write_translations(
