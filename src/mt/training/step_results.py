@@ -54,6 +54,10 @@ class StepResults:
         self._unread: deque[tuple[int, StepLoss, Callable[[], list[float]]]] = deque()
         self._clear()
 
+    def _clear(self) -> None:
+        self._losses = [0.0, 0.0, 0.0]  # loss, negative log-likelihood, and alignment
+        self._n_target = self._n_tokens = 0
+
     def add(self, step: int, loss: StepLoss, gradient_norm: Tensor) -> None:
         """Queue a step's results; raises as `flush` does."""
         self._unread.append((step, loss, _read_later(torch.cat([loss.sums, gradient_norm[None]]))))
@@ -90,10 +94,6 @@ class StepResults:
         }
         self._clear()
         return means
-
-    def _clear(self) -> None:
-        self._losses = [0.0, 0.0, 0.0]  # loss, negative log-likelihood, and alignment
-        self._n_target = self._n_tokens = 0
 
     def _count_skipped(self, step: int, loss: float, norm: float) -> None:
         state = self._state
