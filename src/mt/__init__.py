@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 from mt.errors import DivergedError, InputError, MachineError, MtError, StoppedError
 
 if TYPE_CHECKING:
+    from mt.api.conversion import export, import_model
     from mt.api.corpora import check_corpus, clean_corpus, score_corpus
     from mt.api.evaluation import Evaluation, ScoreTable, evaluate, evaluate_robustness
-    from mt.api.exporting import export
-    from mt.api.importing import import_model
     from mt.api.loading import load
     from mt.api.pipelines import run_pipeline
     from mt.api.runs import Run, list_runs
+    from mt.api.search import Translation
     from mt.api.synthesis import synthesize
     from mt.api.training import train
-    from mt.api.translated import Translation
     from mt.api.translation import Translator
 
 __version__ = "0.1.0"
@@ -57,8 +56,8 @@ _HOMES = {
     "ScoreTable": "evaluation",
     "evaluate": "evaluation",
     "evaluate_robustness": "evaluation",
-    "export": "exporting",
-    "import_model": "importing",
+    "export": "conversion",
+    "import_model": "conversion",
     "Run": "runs",
     "list_runs": "runs",
     "run_pipeline": "pipelines",
@@ -67,7 +66,7 @@ _HOMES = {
     "score_corpus": "corpora",
     "synthesize": "synthesis",
     "train": "training",
-    "Translation": "translated",
+    "Translation": "search",
     "Translator": "translation",
     "load": "loading",
 }

@@ -67,8 +67,8 @@ def test_a_cleaning_replaces_no_text_of_the_users(corpus: Path) -> None:
     with pytest.raises(mt.InputError, match="contradict each other"):
         mt.clean_corpus("mine.yaml", "ours", keep=["identical"], drop=["identical"])
     for options, message in (
-        ({"keep": ["identcal"]}, "--keep identcal: no such finding"),
-        ({"drop": "identcal"}, "--drop identcal: no such finding"),
+        ({"keep": ["identcal"]}, "--keep: 'identcal' is none of"),
+        ({"drop": "identcal"}, "--drop: 'identcal' is none of"),
         ({"drop": ["low-score"]}, "add --scores"),
         ({"keep": "template", "max_per_template": 2}, "--keep template and --max-per-template contradict"),
         ({"keep": "low-score", "scores": "scores"}, "--keep low-score and --scores contradict"),

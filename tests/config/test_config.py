@@ -18,7 +18,7 @@ from mt.config import (
     load_config,
     parse_config,
 )
-from mt.config.unused import unused_keys
+from mt.config.schema import unused_keys
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
 

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from config_helpers import SECTIONS, configured, smallest
 from mt.config import parse_config
-from mt.config.json_schema import json_schema
+from mt.config.schema import json_schema
 from mt.config.yaml_tree import parse_yaml
 from mt.errors import InputError
 

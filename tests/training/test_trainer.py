@@ -17,8 +17,8 @@ from mt.errors import DivergedError, MachineError, StoppedError
 from mt.model import linear
 from mt.system.distributed import Distributed
 from mt.training.checkpoints import Checkpoints
+from mt.training.metrics_log import TensorBoard
 from mt.training.step import TrainStep
-from mt.training.trackers import TensorBoard
 from mt.training.validation import Validation
 from training_helpers import NoMemory, Parts, assert_equal, project_copy, resume_is_exact, take_steps
 

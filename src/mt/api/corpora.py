@@ -2,20 +2,27 @@
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mt.api.loading import Models, find_models, load
+from mt.api.texts import known_names
 from mt.api.training import ConfigLike, read_config, start
 from mt.api.translation import Translator
+from mt.config import Config, DataConfig
 from mt.console import log
+from mt.data.prepare import drop_missing_sources
 from mt.errors import InputError, contradict
-
-if TYPE_CHECKING:
-    from mt.config import Config, DataConfig
-    from mt.extras.doctor.clean import CleanedText
-    from mt.extras.doctor.scoring import Scorer
+from mt.extras.doctor import check, scoring
+from mt.extras.doctor.bitexts import bitexts_of
+from mt.extras.doctor.clean import CleanedText, check_output, dropping_rules, write_clean
+from mt.extras.doctor.pair_scores import RAW, finished_summary, load_scores, require_scores_folder, write_scores
+from mt.extras.doctor.repair import require_ftfy
+from mt.extras.doctor.rules import DROPPABLE
+from mt.extras.doctor.scoring import Scorer, score_pairs, survey
+from mt.extras.doctor.text_report import as_json
+from mt.storage.manifest import learned_files, read_manifest, stage_key
 
 
 def check_corpus(
@@ -32,12 +39,8 @@ def check_corpus(
     Raises:
         InputError: a text cannot be read.
     """
-    from mt.data.prepare import drop_missing_sources
-    from mt.extras.doctor.check import check_corpus
-    from mt.extras.doctor.text_report import as_json
-
     settings = drop_missing_sources(read_config(config, overrides))
-    return as_json(check_corpus(settings, Path(runs), examples), in_words(config, overrides))
+    return as_json(check.check_corpus(settings, Path(runs), examples), in_words(config, overrides))
 
 
 def clean_corpus(
@@ -54,7 +57,7 @@ def clean_corpus(
     by: str | None = None,
     runs: str | Path = "runs",
     overrides: Sequence[str] = (),
-) -> "CleanedText":
+) -> CleanedText:
     """Write the training text without the pairs that `check_corpus` objects to.
 
     Args:
@@ -78,21 +81,14 @@ def clean_corpus(
         InputError: the text cannot be read, or none would be left; arguments contradict each other; the folder has
             other files.
     """
-    from mt.data.prepare import drop_missing_sources
-    from mt.extras.doctor.check import check_corpus
-    from mt.extras.doctor.clean import check_output, dropping_rules, write_clean
-    from mt.extras.doctor.pair_scores import load_scores
-    from mt.extras.doctor.repair import require_ftfy
-
     contradict(min_score is not None and keep_share is not None, "--min-score", "--keep-share")
-    if scores is None and any(option is not None for option in (min_score, keep_share, by)):
-        raise InputError("--min-score, --keep-share and --by select by scores", "add --scores, from mt data score")
     settings, folder = drop_missing_sources(read_config(config, overrides)), Path(output)
-    kept, dropped = _reasons("--keep", keep), _reasons("--drop", drop)
+    kept, dropped = set(known_names(keep, DROPPABLE, "--keep")), set(known_names(drop, DROPPABLE, "--drop"))
     contradict("template" in kept and max_per_template is not None, "--keep template", "--max-per-template")
     contradict("low-score" in kept and scores is not None, "--keep low-score", "--scores")
-    if "low-score" in dropped and scores is None:
-        raise InputError("--drop low-score drops by scores", "add --scores, from mt data score")
+    if scores is None and ("low-score" in dropped or any(option is not None for option in (min_score, keep_share, by))):
+        message = "--min-score, --keep-share, --by and --drop low-score select by scores"
+        raise InputError(message, "add --scores, from mt data score")
     if not settings.data.drop_duplicates and "duplicate" not in dropped:
         kept.add("duplicate")
     dropped |= {*(() if max_per_template is None else ("template",)), *(() if scores is None else ("low-score",))}
@@ -102,23 +98,13 @@ def clean_corpus(
         require_ftfy()
     shares = {0: keep_share} if isinstance(keep_share, float | int) else keep_share
     judged = None if scores is None else load_scores(Path(scores), by or "score", min_score, shares)
-    report = check_corpus(settings, Path(runs), 1, rules, repair, judged, max_per_template or 0)
+    report = check.check_corpus(settings, Path(runs), 1, rules, repair, judged, max_per_template or 0)
     pages = {}
     if judged is not None:
-        from mt.extras.doctor.html_report import scores_page
+        from mt.extras.doctor.html_report import scores_page  # imports matplotlib
 
         pages["scores.html"] = scores_page(judged)
     return write_clean(report, folder, rules, pages)
-
-
-def _reasons(option: str, names: str | Collection[str]) -> set[str]:
-    """Return names of findings, given as one or several."""
-    from mt.extras.doctor.rules import DROPPABLE
-
-    names = {names} if isinstance(names, str) else {*names}
-    if unknown := sorted(names - {*DROPPABLE}):
-        raise InputError(f"{option} {unknown[0]}: no such finding", f"one of {', '.join(DROPPABLE)}")
-    return names
 
 
 def in_words(config: ConfigLike, overrides: Sequence[str]) -> str:
@@ -153,24 +139,24 @@ def score_corpus(
     Raises:
         InputError: the text cannot be read, a model has other languages, or the folder has other files.
     """
-    from mt.data.prepare import drop_missing_sources
-    from mt.extras.doctor.bitexts import bitexts_of
-    from mt.extras.doctor.pair_scores import RAW, finished_summary, require_scores_folder, write_scores
-    from mt.extras.doctor.scoring import embedding_similarity, score_pairs, survey
-    from mt.storage.manifest import learned_files, read_manifest, stage_key
-
     settings, folder = drop_missing_sources(read_config(config, overrides)), Path(output)
     require_scores_folder(folder, settings.data)
     if (forward is None) != (backward is None):
         raise InputError("scores take a model of each direction", "give both --forward and --backward, or neither")
-    similarity = embedding_similarity(Path(embeddings), device) if embeddings else None
+    similarity = scoring.embedding_similarity(Path(embeddings), device) if embeddings else None
     if forward is None:
         forward, backward = _train_pair(settings, folder, device, Path(runs))
-    found = [[each.root for each in find_models(models, runs)] for models in (forward, backward)]
-    by_root = {root: load(root, engine="torch", device=device, runs=runs) for root in {*found[0], *found[1]}}
-    loaded = [[by_root[root] for root in roots] for roots in found]
+    found = [find_models(models, runs) for models in (forward, backward)]
+    load_once = cache(partial(load, engine="torch", device=device, runs=runs))
+    loaded = [[load_once(each.root) for each in models] for models in found]
     bitexts = [bitext for bitext in bitexts_of(settings.data) if bitext.split == "train"]
-    scorers = {bitext.direction: _scorers(loaded, *bitext.languages) for bitext in bitexts}
+    scorers = {
+        bitext.direction: (
+            _scorer(loaded[0], "--forward", *bitext.languages),
+            _scorer(loaded[1], "--backward", *reversed(bitext.languages)),
+        )
+        for bitext in bitexts
+    }
     facts = survey(bitexts)
     weights = [learned_files(read_manifest(each.path)["files"]) for models in loaded for each in models]
     key = stage_key(facts.digest, weights, str(embeddings))
@@ -181,15 +167,7 @@ def score_corpus(
     return summary
 
 
-def _scorers(loaded: "list[list[Translator]]", source_lang: str, target_lang: str) -> "tuple[Scorer, Scorer]":
-    forward, backward = loaded
-    return (
-        _scorer(forward, "--forward", source_lang, target_lang),
-        _scorer(backward, "--backward", target_lang, source_lang),
-    )
-
-
-def _scorer(models: "list[Translator]", option: str, own: str, other: str) -> "Scorer":
+def _scorer(models: list[Translator], option: str, own: str, other: str) -> Scorer:
     fitting = [each for each in models if own in each.source_langs and other in each.target_langs]
     if not fitting:
         given = ", ".join(f"{each.path} ({each.direction})" for each in models)
@@ -198,15 +176,11 @@ def _scorer(models: "list[Translator]", option: str, own: str, other: str) -> "S
     return partial(fitting[0].score, **chosen)
 
 
-def _train_pair(settings: "Config", folder: Path, device: str, runs: Path) -> tuple[list[Path], list[Path]]:
+def _train_pair(settings: Config, folder: Path, device: str, runs: Path) -> tuple[list[Path], list[Path]]:
     """Train a small model each way, for any two languages once, on the clean part of the training text."""
-    from mt.extras.doctor.check import check_corpus
-    from mt.extras.doctor.clean import check_output, dropping_rules, write_clean
-    from mt.extras.doctor.scoring import small_model
-
     check_output(text := folder / "text", settings.data)
     rules = dropping_rules((), ())
-    cleaned = write_clean(check_corpus(settings, runs, 1, dropped_for=rules), text, rules)
+    cleaned = write_clean(check.check_corpus(settings, runs, 1, dropped_for=rules), text, rules)
     data = settings.data
     models: tuple[list[Path], list[Path]] = ([], [])
     for pair, files in _files_by_languages(data, cleaned.sources).items():
@@ -216,7 +190,7 @@ def _train_pair(settings: "Config", folder: Path, device: str, runs: Path) -> tu
             train = [dict(zip(("source", "target"), each[:: 1 - 2 * side], strict=True)) for each in files]
             size = sum((Path(data.root) / each["target"]).stat().st_size for each in train)
             try:
-                start(small_model(name, (own, other), data.root, train, size, device), [], folder)
+                start(scoring.small_model(name, (own, other), data.root, train, size, device), [], folder)
             except InputError as error:
                 hint = "name a new --output" if "cannot resume" in error.message else error.hint
                 raise InputError(error.message, hint) from None
@@ -226,7 +200,7 @@ def _train_pair(settings: "Config", folder: Path, device: str, runs: Path) -> tu
 
 
 def _files_by_languages(
-    data: "DataConfig", cleaned: Sequence[Mapping[str, str]]
+    data: DataConfig, cleaned: Sequence[Mapping[str, str]]
 ) -> dict[tuple[str, str], list[tuple[str, str]]]:
     """Return the two files of each cleaned source by its languages, those of an opposite direction exchanged."""
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}

@@ -13,11 +13,7 @@ AUTO = "auto"  # the source language is to be detected
 
 
 class Directions:
-    """The directions of a model.
-
-    Args:
-        translator: of the model, with its languages still to be chosen.
-    """
+    """The directions of a model, whose `translator` has its languages still to be chosen."""
 
     def __init__(self, translator: Translator) -> None:
         self._translator = translator

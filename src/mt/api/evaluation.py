@@ -3,23 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from mt.api.loading import Models, find_models, glossary_of
 from mt.api.search import Search, SearchRequest
 from mt.api.texts import known_names
-from mt.decoding.engine import EngineChoice
+from mt.bundle.load_translator import OpenedModel, open_model, read_config
+from mt.config import Config
+from mt.data.eval_texts import EvalText
+from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError
+from mt.evaluation import test_set
+from mt.evaluation.length_penalty import penalties_json, penalties_table, try_length_penalties
+from mt.evaluation.perturbation import evaluate_perturbed, perturbations_json, perturbations_table
+from mt.evaluation.texts import pair_text, refuse_test_text, run_texts, texts_in
+from mt.metrics.comet import Comet
+from mt.metrics.scores import bleu_signature, bleu_tokenizer, refuse_missing_tokenizer
+from mt.storage.find_model import run_of
 from mt.storage.output_path import refuse_inputs
-
-if TYPE_CHECKING:
-    from mt.bundle.load_translator import OpenedModel
-    from mt.config import Config
-    from mt.data.eval_texts import EvalText
-    from mt.decoding.engine import SearchOptions
-    from mt.evaluation.test_set import Method, MethodResult
-    from mt.metrics.comet import Comet
-    from mt.storage.run_dir import ModelDir
+from mt.storage.run_dir import ModelDir
 
 METRICS = ("bleu", "chrf", "ter", "comet")
 
@@ -33,14 +35,12 @@ class Evaluation:
         folder, name: where `write` puts the files; no folder for a model outside its run.
     """
 
-    results: "tuple[MethodResult, ...]"
+    results: tuple[test_set.MethodResult, ...]
     folder: Path | None
     name: str
 
     def __str__(self) -> str:
-        from mt.evaluation.test_set import results_table
-
-        return results_table(self.results)
+        return test_set.results_table(self.results)
 
     def __getitem__(self, method: str) -> dict[str, Any]:
         """Return the scores of a method (`greedy`, `beam`, ...) as a dictionary, of the first direction."""
@@ -51,16 +51,12 @@ class Evaluation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the public JSON object of an evaluation, as `mt eval --json` prints it."""
-        from mt.evaluation.test_set import results_json
-
-        return results_json(self.results)
+        return test_set.results_json(self.results)
 
     def write(self) -> None:
         """Write sources, references, hypotheses and scores to the folder, if there is one."""
-        from mt.evaluation.test_set import write_results
-
         if self.folder is not None:
-            write_results(self.folder, self.name, self.results)
+            test_set.write_results(self.folder, self.name, self.results)
 
 
 def evaluate(
@@ -99,29 +95,23 @@ def evaluate(
     Raises:
         InputError: there is no such model or text, or the arguments contradict each other.
     """
-    from mt.bundle.load_translator import open_model, read_config
-    from mt.evaluation.test_set import evaluate as score
-    from mt.evaluation.texts import texts_in
-
+    source, reference = _path(source), _path(reference)
     request, terms = request or SearchRequest.of(search), glossary_of(glossary, keep)
     metrics = known_names(metrics, METRICS, "metrics")
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
-    models = find_models(model, runs)
-    config = read_config(models[0])
-    texts = _texts(config, models[0], (_path(source), _path(reference)), (source_lang, to))
+    models, config, texts = _read(model, runs, (source, reference), (source_lang, to))
     comet = _comet(metrics, _path(comet_model), device)
-    opened = open_model(models[0], choice, models[1:]).with_glossary(terms)
-    texts = texts_in(opened.settings, texts) if to is None else texts
+    opened, texts = _open(models, choice, texts, to)
+    opened = opened.with_glossary(terms)
     methods = _methods(config, request, opened.settings.search)
     covered = not metrics or set(config.evaluation.metrics) <= set(metrics)
     usual = terms is None and request.is_default and choice == EngineChoice(device=device) and covered
-    folder, name = _output(models, config, usual, _path(source), (source_lang, to), _path(output))
+    folder, name = _output(models, config, usual, source, (source_lang, to), _path(output))
     if folder is not None:
         kinds = ("source", "reference", "json", *(method.name for method in methods))
-        refuse_inputs([folder / f"{name}.{kind}" for kind in kinds], [_path(source), _path(reference)])
-    return Evaluation(
-        tuple(score(opened.translator, _with_metrics(config, metrics), texts, methods, comet)), folder, name
-    )
+        refuse_inputs([folder / f"{name}.{kind}" for kind in kinds], [source, reference])
+    results = test_set.evaluate(opened.translator, _with_metrics(config, metrics), texts, methods, comet)
+    return Evaluation(tuple(results), folder, name)
 
 
 @dataclass(frozen=True)
@@ -160,57 +150,39 @@ def evaluate_robustness(
     Raises:
         InputError: there is no such model or text, or the arguments contradict each other.
     """
-    from mt.bundle.load_translator import open_model, read_config
-    from mt.evaluation import perturbation
-    from mt.evaluation.texts import texts_in
-    from mt.metrics.scores import bleu_signature
-
     request = request or SearchRequest.of(search)
-    models = find_models(model, runs)
-    config = read_config(models[0])
-    texts = _texts(config, models[0], (_path(source), _path(reference)), (source_lang, to))
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
-    opened = open_model(models[0], choice, models[1:])
-    texts = texts_in(opened.settings, texts) if to is None else texts
+    models, config, texts = _read(model, runs, (_path(source), _path(reference)), (source_lang, to))
+    opened, texts = _open(models, choice, texts, to)
     options, tokenize = request.options(opened.settings.search), config.evaluation.bleu_tokenize
-    results = perturbation.evaluate_perturbed(opened.translator, texts, options, config.data.source_lang[0], tokenize)
+    results = evaluate_perturbed(opened.translator, texts, options, config.data.source_lang[0], tokenize)
     signature = bleu_signature(config.evaluation, [text.target_lang for text in texts], is_mean=False)
-    return ScoreTable(
-        perturbation.perturbations_table(results, signature), perturbation.perturbations_json(results, signature)
-    )
+    return ScoreTable(perturbations_table(results, signature), perturbations_json(results, signature))
 
 
 def tune_length_penalty(
     model: Models,
-    choice: EngineChoice,
     *,
     source: Path | None,
     reference: Path | None,
     to: str | None,
-    source_lang: str | None = None,
-    beam_size: int | None,
+    source_lang: str | None,
     runs: Path,
+    request: SearchRequest,
+    **engine: Any,
 ) -> ScoreTable:
-    """Try length penalties on a validation set.
+    """Try length penalties on a validation set; arguments as of `evaluate_robustness`.
 
     Raises:
         InputError: the text is the test set of a model's run, or the search is greedy.
     """
-    from mt.bundle.load_translator import open_model, read_config
-    from mt.evaluation.length_penalty import penalties_json, penalties_table, try_length_penalties
-    from mt.evaluation.texts import refuse_test_text, texts_in
-    from mt.metrics.scores import bleu_signature
-
-    models = find_models(model, runs)
-    config = read_config(models[0])
-    texts = _texts(config, models[0], (source, reference), (source_lang, to), "valid")
+    models, config, texts = _read(model, runs, (source, reference), (source_lang, to), "valid")
     for each in models:
         refuse_test_text(each, read_config(each).data, texts)
-    opened: OpenedModel = open_model(models[0], choice, models[1:])
-    texts = texts_in(opened.settings, texts) if to is None else texts
-    if (beam_size or config.decoding.beam_size) == 1:
+    opened, texts = _open(models, EngineChoice(**engine), texts, to)
+    if (request.beam_size or config.decoding.beam_size) == 1:
         raise InputError("--tune-length-penalty: greedy search has no length penalty", "give --beam 5")
-    tried = try_length_penalties(opened.translator, config, texts, beam_size)
+    tried = try_length_penalties(opened.translator, config, texts, request.beam_size)
     signature = bleu_signature(config.evaluation, [text.target_lang for text in texts])
     return ScoreTable(penalties_table(tried, signature), penalties_json(tried, signature))
 
@@ -219,29 +191,36 @@ def _path(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
 
 
-def _texts(
-    config: "Config",
-    model: "ModelDir",
+def _read(
+    model: Models,
+    runs: str | Path,
     files: tuple[Path | None, Path | None],
     languages: tuple[str | None, str | None],
     split: str = "test",
-) -> "list[EvalText]":
-    """Read the text to score on: two files, or a split of the model's run, in the source and target language."""
-    from mt.evaluation.texts import pair_text, run_texts
-    from mt.metrics.scores import bleu_tokenizer, refuse_missing_tokenizer
-
+) -> tuple[list[ModelDir], Config, list[EvalText]]:
+    """Find models, and read the first one's configuration and the text to score on: two files, or its run's split."""
+    models = find_models(model, runs)
+    config = read_config(models[0])
     (source, reference), (source_lang, to), data = files, languages, config.data
     if (source is None) != (reference is None):
         raise InputError("source and reference go together", "give both, or neither for the run's own text")
     refuse_missing_tokenizer(*(bleu_tokenizer(config.evaluation.bleu_tokenize, code) for code in data.target_lang))
     if source is not None and reference is not None:
-        return [pair_text(source, reference, data, to, source_lang)]
-    return run_texts(model, split, data, to, source_lang)
+        return models, config, [pair_text(source, reference, data, to, source_lang)]
+    return models, config, run_texts(models[0], split, data, to, source_lang)
+
+
+def _open(
+    models: list[ModelDir], choice: EngineChoice, texts: list[EvalText], to: str | None
+) -> tuple[OpenedModel, list[EvalText]]:
+    """Open models as one, and return the texts in the languages that all of them have."""
+    opened = open_model(models[0], choice, models[1:])
+    return opened, texts if to is not None else texts_in(opened.settings, texts)
 
 
 def _output(
-    models: "list[ModelDir]",
-    config: "Config",
+    models: list[ModelDir],
+    config: Config,
     usual: bool,
     source: Path | None,
     languages: tuple[str | None, str | None],
@@ -251,8 +230,6 @@ def _output(
 
     In a run's folder, scores of other languages, texts or settings do not replace those from the end of its training.
     """
-    from mt.storage.find_model import run_of
-
     known = config.data.source_lang, config.data.target_lang
     source_lang, to = (code if len(codes) > 1 else None for code, codes in zip(languages, known, strict=True))
     chosen = f"from-{source_lang}" if source_lang and not to else "-".join(filter(None, (source_lang, to)))
@@ -265,18 +242,16 @@ def _output(
     return run.scores if run else None, name if usual else f"changed.{name}"
 
 
-def _methods(config: "Config", request: SearchRequest, defaults: "SearchOptions") -> "list[Method]":
+def _methods(config: Config, request: SearchRequest, defaults: SearchOptions) -> list[test_set.Method]:
     """Return the configured methods, changed by the request, and the method that it adds."""
-    from mt.evaluation.test_set import Method, configured_methods
-
-    methods = configured_methods(config, beam_size=request.beam_size, length_penalty=request.length_penalty)
+    methods = test_set.configured_methods(config, beam_size=request.beam_size, length_penalty=request.length_penalty)
     if request.sampling is not None or request.utility is not None:
         name = "sample" if request.utility is None else "mbr"
-        methods.append(Method(name, request.options(defaults), request.utility))
+        methods.append(test_set.Method(name, request.options(defaults), request.utility))
     return methods
 
 
-def _comet(metrics: Sequence[str], checkpoint: Path | None, device: str) -> "Comet | None":
+def _comet(metrics: Sequence[str], checkpoint: Path | None, device: str) -> Comet | None:
     """Load the learned metric, before anything is translated."""
     if "comet" not in metrics:
         if checkpoint is not None:
@@ -286,13 +261,12 @@ def _comet(metrics: Sequence[str], checkpoint: Path | None, device: str) -> "Com
         raise InputError(
             "--metrics comet needs a checkpoint of your own; mt downloads none", "give --comet-model FOLDER"
         )
-    from mt.metrics.comet import Comet
-    from mt.system.devices import choose_device
+    from mt.system.devices import choose_device  # imports torch
 
     return Comet(checkpoint, gpu=choose_device(device, "--device").type == "cuda")
 
 
-def _with_metrics(config: "Config", metrics: Sequence[str]) -> "Config":
+def _with_metrics(config: Config, metrics: Sequence[str]) -> Config:
     """Return a configuration with sacreBLEU's metrics among `metrics`, unchanged without."""
     if not metrics:
         return config

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mt.api.translation import Translator
+from mt.bundle.load_translator import open_model
 from mt.decoding.engine import EngineChoice
 from mt.storage.find_model import find_model
 from mt.storage.run_dir import ModelDir
@@ -54,8 +55,6 @@ def load(
         InputError: there is no such model, it is damaged, or this machine cannot run it so; or a term has two
             translations.
     """
-    from mt.bundle.load_translator import open_model
-
     terms = glossary_of(glossary, keep)
     folders = find_models(model, runs)
     choice = EngineChoice(engine, device, compute_type, shortlist, one_by_one, sampling)

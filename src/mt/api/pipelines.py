@@ -1,35 +1,34 @@
-"""Pipelines from Python: several trainings, translations, filters, scores and exports from one file."""
+"""Pipelines from Python: several trainings, translations, filters, scores and exports from one file.
+
+What is imported inside functions imports torch, which the table of states does not need.
+"""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mt.api.search import Search, SearchRequest
+from mt.bundle.load_translator import check_choice
+from mt.config.suggestions import similar
 from mt.console import log
+from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
-
-if TYPE_CHECKING:
-    from mt.extras.pipelines.plan import Plan, Step
-    from mt.extras.pipelines.records import State
-
-
-def is_pipeline(config: Path) -> bool:
-    """Return True for a pipeline, False for the configuration of a training."""
-    from mt.extras.pipelines.loading import is_pipeline
-
-    return is_pipeline(config)
+from mt.extras.pipelines import results
+from mt.extras.pipelines.execution import StepError, execute
+from mt.extras.pipelines.loading import load_pipeline
+from mt.extras.pipelines.plan import Plan, Step, make_plan
+from mt.extras.pipelines.records import State, states
+from mt.extras.pipelines.results import plan_table, status_table, write_report
+from mt.storage.run_dir import ModelDir
 
 
-def read_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> "Plan":
+def read_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> Plan:
     """Read a pipeline and check everything that can be checked before it runs.
 
     Raises:
         InputError: one message lists all problems, each with file and line.
     """
     from mt.extras.pipelines.checks import check_plan
-    from mt.extras.pipelines.loading import load_pipeline
-    from mt.extras.pipelines.plan import make_plan
 
     plan = make_plan(load_pipeline(Path(config), overrides), Path(runs))
     check_plan(plan)
@@ -69,9 +68,6 @@ def run_pipeline(
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("a pipeline starts its processes itself", "start it without torchrun")
-    from mt.extras.pipelines.execution import StepError, execute
-    from mt.extras.pipelines.results import status_table, write_report
-
     plan, found = _checked(config, overrides, runs)
     if only is not None:
         missing = [name for name in _step(plan, only).needs if found[name] != "done"]
@@ -89,10 +85,9 @@ def run_pipeline(
     return status_table(plan)
 
 
-def _checked(config: str | Path, overrides: Sequence[str], runs: str | Path) -> "tuple[Plan, dict[str, State]]":
+def _checked(config: str | Path, overrides: Sequence[str], runs: str | Path) -> tuple[Plan, dict[str, State]]:
     """Return a plan and the states of its steps; refuse one that would lose a training."""
     from mt.extras.pipelines.lost_trainings import refuse_lost_trainings
-    from mt.extras.pipelines.records import states
 
     plan = read_plan(config, overrides, runs)
     found = states(plan)
@@ -100,18 +95,17 @@ def _checked(config: str | Path, overrides: Sequence[str], runs: str | Path) -> 
     return plan, found
 
 
-def _plan_table(plan: "Plan", jobs: int, keep: bool, found: "dict[str, State]") -> str:
+def _plan_table(plan: Plan, jobs: int, keep: bool, found: dict[str, State]) -> str:
     from mt.extras.pipelines.estimates import estimate_costs
-    from mt.extras.pipelines.results import plan_table
 
     return plan_table(plan, found, estimate_costs(plan, _pending(found), jobs, keep), jobs)
 
 
-def _pending(found: "dict[str, State]") -> list[str]:
+def _pending(found: dict[str, State]) -> list[str]:
     return [name for name, state in found.items() if state != "done"]
 
 
-def _refuse_unusable_devices(plan: "Plan", names: Sequence[str]) -> None:
+def _refuse_unusable_devices(plan: Plan, names: Sequence[str]) -> None:
     """Refuse steps that cannot run on this machine, though others could."""
     from mt.extras.pipelines.checks import unusable_devices
 
@@ -120,36 +114,24 @@ def _refuse_unusable_devices(plan: "Plan", names: Sequence[str]) -> None:
 
 def pipeline_status(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:
     """Return the table of states, scores and costs."""
-    from mt.extras.pipelines.loading import load_pipeline
-    from mt.extras.pipelines.plan import make_plan
-    from mt.extras.pipelines.results import status_table
-
     return status_table(make_plan(load_pipeline(Path(config), overrides), Path(runs)))
 
 
 def slurm_script(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:
     """Return a shell script that submits the steps that are not done as jobs of Slurm."""
-    from mt.extras.pipelines.results import slurm_script
-
     plan, found = _checked(config, overrides, runs)
-    return slurm_script(plan, tuple(overrides), Path(runs), _pending(found))
+    return results.slurm_script(plan, tuple(overrides), Path(runs), _pending(found))
 
 
-def _step(plan: "Plan", name: str) -> "Step":
-    from mt.config.suggestions import similar
-
+def _step(plan: Plan, name: str) -> Step:
     if name not in plan.steps:
         suggestions = similar(name, plan.steps) or list(plan.steps)
         raise InputError(f"--step {name}: there is no such step", f"one of {', '.join(suggestions)}")
     return plan.steps[name]
 
 
-def _check_search(plan: "Plan", step: "Step") -> None:
+def _check_search(plan: Plan, step: Step) -> None:
     """Refuse a search, or an engine, that the step's command would refuse."""
-    from mt.bundle.load_translator import check_choice
-    from mt.decoding.engine import EngineChoice
-    from mt.storage.run_dir import ModelDir
-
     settings = step.settings
     choice = {key: value for key in ("engine", "device", "compute_type") if (value := getattr(settings, key, None))}
     search = {key: getattr(settings, key, None) for key in Search.__annotations__}

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mt.config import load_config
 from mt.errors import InputError, MtError
+from mt.extras.reporting.run_data import read_history, read_run_data
+from mt.extras.reporting.verdict import judge
 from mt.storage.find_model import pipelines_hint, refuse_pipeline
 from mt.storage.run_dir import RunDir
 
@@ -57,8 +60,6 @@ class Run:
         Raises:
             InputError: it is missing or invalid.
         """
-        from mt.config import load_config
-
         return load_config(self._dir.config).model_dump()
 
     @property
@@ -80,9 +81,6 @@ class Run:
     @property
     def verdict(self) -> list[str]:
         """The meaning of the scores in words, the reasons, and what to try next; empty without scores."""
-        from mt.extras.reporting.run_data import read_run_data
-        from mt.extras.reporting.verdict import judge
-
         try:
             verdict = judge(read_run_data(self._dir))
         except MtError:  # a damaged run has none
@@ -95,8 +93,6 @@ class Run:
 
         Steps that were lost in a crash and repeated are in it once. `pandas.DataFrame(run.history)` is a table.
         """
-        from mt.extras.reporting.run_data import read_history
-
         return read_history(self._dir)
 
     @property
@@ -151,11 +147,7 @@ def list_runs(runs: str | Path = "runs") -> list[Run]:
 
 
 def find_run(name: str | Path, runs: str | Path = "runs") -> Run:
-    """Return a run by its name in `runs`, or by its folder.
-
-    Raises:
-        InputError: there is none.
-    """
+    """Return a run by its name in `runs`, or by its folder; `InputError` if there is none."""
     for path in (Path(runs, name), Path(name)):
         if _is_run(path):
             return Run(path)

@@ -1,14 +1,17 @@
-"""The search that a caller asks for: keyword arguments in, the search options of a model out."""
+"""The search that a caller asks for, checked and turned into the search options of a model, and its result."""
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from mt.decoding.candidates import Candidate, distinct, rerank_mbr
 from mt.decoding.engine import Sampling, SearchOptions
 from mt.errors import InputError, contradict
+
+if TYPE_CHECKING:
+    from mt.decoding.attention_weights import Attention
 
 UTILITIES = ("chrf", "bleu")
 _SAMPLING = ("temperature", "top_k", "top_p", "seed")
@@ -164,3 +167,46 @@ def best_of(candidates: list[Candidate], utility: str | None, n_best: int, sampl
     if utility is not None:
         return rerank_mbr(pool, utility)[:n_best]
     return sorted(pool, key=lambda candidate: -candidate.score)[:n_best]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """The translation of one line, with what the search knows about it.
+
+    Attributes:
+        source: the line.
+        n_best: the translations found, best first, each with `text`, `score` (by which it was ranked) and `log_prob`
+            (natural logarithm, the end of the sentence counted).
+        source_tokens, tokens: the pieces that the model read and wrote.
+        attention: with `attention=True`, the weights, one item per part of a long line.
+    """
+
+    source: str
+    n_best: tuple[Candidate, ...]
+    source_tokens: tuple[str, ...]
+    tokens: tuple[str, ...]
+    attention: "tuple[Attention, ...] | None" = None
+
+    @property
+    def text(self) -> str:
+        """The best translation."""
+        return self.n_best[0].text
+
+    @property
+    def completion(self) -> str:
+        """The best translation behind its prefix."""
+        return self.n_best[0].completion
+
+    @property
+    def score(self) -> float:
+        """The score of the best translation: its log-probability, normalised by length."""
+        return self.n_best[0].score
+
+    @property
+    def alignment(self) -> list[tuple[int, int]] | None:
+        """Pairs (source word, target word), counted from 0, read from the attention; None without it."""
+        if self.attention is None:
+            return None
+        from mt.decoding.attention_weights import word_pairs
+
+        return word_pairs(self.attention)

@@ -1,6 +1,6 @@
 """Texts and names that come from Python, where types are only hints."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from mt.errors import InputError
@@ -14,11 +14,7 @@ def texts_of(given: str | Iterable[str]) -> Iterator[Any]:
 
 
 def check_text(text: object) -> None:
-    """Refuse what is no string, or is no Unicode text.
-
-    Raises:
-        InputError: it is one of these.
-    """
+    """Raise an `InputError` for what is no string, or is no Unicode text."""
     if not isinstance(text, str):
         raise _not_text(text)
     try:
@@ -27,7 +23,7 @@ def check_text(text: object) -> None:
         raise InputError(f"{text!a:.50} has half of a surrogate pair", "decode it again from its bytes") from None
 
 
-def known_names(given: str | Sequence[str], known: Sequence[str], what: str) -> tuple[str, ...]:
+def known_names(given: str | Collection[str], known: Sequence[str], what: str) -> tuple[str, ...]:
     """Return several names, or the only one; `InputError` for one that is not among those known."""
     names = (given,) if isinstance(given, str) else tuple(given)
     if unknown := [name for name in names if name not in known]:

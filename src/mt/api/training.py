@@ -7,16 +7,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from mt.api.runs import Run
+from mt.config import Config, load_config, parse_config
 from mt.console import log
+from mt.data.prepare import drop_missing_sources
 from mt.errors import InputError, MtError
-
-if TYPE_CHECKING:
-    from mt.config import Config
-    from mt.storage.run_dir import RunDir
-    from mt.system.distributed import Distributed
+from mt.storage.run_dir import RunDir
+from mt.system.distributed import Distributed, init_distributed
 
 ConfigLike = str | Path | Mapping[str, Any]
 _T = TypeVar("_T")
@@ -48,7 +47,7 @@ def train(config: ConfigLike, *, runs: str | Path = "runs", progress: Listener |
 def start(config: ConfigLike, overrides: list[str], runs: Path, progress: Listener | None = None) -> Run:
     """Train as `train` does, with overrides of the form `training.max_steps=100`."""
 
-    def run(settings: "Config", distributed: "Distributed") -> Run:
+    def run(settings: Config, distributed: Distributed) -> Run:
         from mt.pipeline import run
 
         if settings.exports:
@@ -65,7 +64,7 @@ def start(config: ConfigLike, overrides: list[str], runs: Path, progress: Listen
 def dry_run(config: ConfigLike, overrides: list[str], runs: Path) -> str:
     """Check everything, estimate time and memory, and train nothing; return the estimate as text."""
 
-    def run(settings: "Config", distributed: "Distributed") -> str:
+    def run(settings: Config, distributed: Distributed) -> str:
         if distributed.world_size > 1:
             raise InputError("--dry-run is for one process", "start it without torchrun")
         from mt.extras.planning.dry_run import dry_run
@@ -75,16 +74,12 @@ def dry_run(config: ConfigLike, overrides: list[str], runs: Path) -> str:
     return _in_all_ranks(config, overrides, run)
 
 
-def _in_all_ranks(config: ConfigLike, overrides: list[str], work: "Callable[[Config, Distributed], _T]") -> _T:
+def _in_all_ranks(config: ConfigLike, overrides: list[str], work: Callable[[Config, Distributed], _T]) -> _T:
     """Do the work in every process of this training; one of them reports an error, the others exit with its code."""
-    from mt.system.distributed import init_distributed
-
     distributed = init_distributed(os.environ)
     if not distributed.is_main:
         log.setLevel(logging.ERROR)
     try:
-        from mt.data.prepare import drop_missing_sources
-
         settings = read_config(config, overrides)
         # Only rank 0 looks for optional sources: other machines may lack them, and they may appear meanwhile.
         settings = distributed.broadcast(drop_missing_sources(settings) if distributed.is_main else settings)
@@ -97,10 +92,8 @@ def _in_all_ranks(config: ConfigLike, overrides: list[str], work: "Callable[[Con
     return result
 
 
-def read_config(config: ConfigLike, overrides: Sequence[str] = ()) -> "Config":
+def read_config(config: ConfigLike, overrides: Sequence[str] = ()) -> Config:
     """Return the settings of a YAML file, or of a mapping with its content."""
-    from mt.config import load_config, parse_config
-
     if isinstance(config, Mapping):
         text = "".join(f"{key}: {_json(value)}\n" for key, value in config.items())
         return parse_config(text, "configuration", overrides)
@@ -129,7 +122,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=plain)
 
 
-def _write_extras(config: "Config", run_dir: "RunDir") -> Iterator[str]:
+def _write_extras(config: Config, run_dir: RunDir) -> Iterator[str]:
     """Write the exports and the report; yield lines of the summary."""
     if config.exports:
         from mt.extras.export.exporting import write_exports

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from mt.api.directions import AUTO, Directions
-from mt.api.search import Search, SearchRequest, best_of
+from mt.api.search import Search, SearchRequest, Translation, best_of
 from mt.api.texts import check_text, texts_of
-from mt.api.translated import Translation
 from mt.decoding.alignment import Unit, align_units
 from mt.decoding.candidates import Candidate, lines_at_once
 from mt.errors import InputError, contradict

@@ -20,21 +20,21 @@ from mt.errors import InputError, MachineError, MtError, is_out_of_memory
 
 # Module and function of each command, in the order of `mt --help`
 _COMMANDS = {
-    "demo": "demo:demo",
+    "demo": "train:demo",
     "init": "init:init",
     "data": "data:data",
     "train": "train:train",
     "translate": "translate:translate",
     "eval": "evaluate:evaluate_command",
     "compare": "compare:compare",
-    "score": "score:score",
+    "score": "evaluate:score",
     "distill": "synthesis:distill",
     "backtranslate": "synthesis:backtranslate",
-    "pipeline": "pipeline:pipeline",
+    "pipeline": "train:pipeline",
     "runs": "runs:runs_command",
-    "report": "report:report",
-    "import": "import_:import_command",
-    "export": "export:export_command",
+    "report": "runs:report",
+    "import": "conversion:import_command",
+    "export": "conversion:export_command",
     "serve": "serve:serve",
     "completion": "completion:completion",
 }

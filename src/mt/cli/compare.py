@@ -1,7 +1,6 @@
 """`mt compare`."""
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,18 +8,11 @@ from typing import Any
 
 import click
 
+from mt.cli import options
 from mt.cli.completion import runs_or_files
-from mt.cli.options import (
-    ENGINE_OPTIONS,
-    debug_option,
-    engine_choice,
-    engine_options,
-    json_option,
-    metrics_option,
-    path_type,
-    runs_option,
-)
+from mt.cli.options import ENGINE_OPTIONS, path_type
 from mt.cli.text import print_result
+from mt.console import has_colour
 from mt.errors import InputError, MachineError
 
 _METRICS = ("bleu", "chrf", "ter")
@@ -30,7 +22,7 @@ _RESAMPLINGS = click.IntRange(20, 1_000_000)
 
 @click.command()
 @click.argument("systems", metavar="RUN_A RUN_B [RUN_C ...]", type=path_type, nargs=-1, shell_complete=runs_or_files)
-@metrics_option(*_METRICS)
+@options.metrics_option(*_METRICS)
 @click.option("--source", type=path_type, help="Translate this text with all models, instead of stored translations.")
 @click.option("--reference", type=path_type, help="Its translation, aligned by line; enough where all are plain files.")
 @click.option("--test-set", default="test", show_default=True, help="Name of the files in the runs' eval/.")
@@ -40,12 +32,11 @@ _RESAMPLINGS = click.IntRange(20, 1_000_000)
 @click.option("--sentences", type=click.IntRange(min=0), default=5, show_default=True, help="Shown in each direction.")
 @click.option("--samples", type=_RESAMPLINGS, default=1000, show_default=True, help="Bootstrap resamplings.")
 @click.option("--trials", type=_RESAMPLINGS, default=10_000, show_default=True, help="Randomisation trials.")
-@json_option
-@engine_options
-@runs_option
-@debug_option
+@options.json_option
+@options.engine_options
+@options.common_options
 def compare(
-    systems: tuple[Path, ...], metrics: tuple[str, ...], source: Path | None, reference: Path | None, **options: Any
+    systems: tuple[Path, ...], metrics: tuple[str, ...], source: Path | None, reference: Path | None, **given: Any
 ) -> None:
     """Compare systems on one test set: is one significantly better, and in which sentences do they differ?
 
@@ -57,39 +48,35 @@ def compare(
         raise InputError("a comparison needs at least two systems", "mt compare RUN_A RUN_B")
     if source is not None and reference is None:
         raise InputError("--source needs --reference", "give the translation of the source, too")
-    if reference is not None and options["test_set"] != "test":
+    if reference is not None and given["test_set"] != "test":
         raise InputError("--test-set is for what runs have in eval/, and --reference brings its own", "leave one out")
-    if source is None:
-        _refuse_engine_options(options)
+    for name in ENGINE_OPTIONS if source is None else ():
+        if given[name] not in ("auto", None):
+            message = f"{options.spelled(name)} is for translating --source"
+            raise InputError(message, "leave it out, or give --source and --reference")
     from mt.extras.comparison.results import compare as test
     from mt.extras.comparison.results import comparison_json, comparison_text
     from mt.extras.comparison.systems import new_translations, stored_translations
 
-    runs, method, languages = options["runs"], options["method"], (options["source_lang"], options["to"])
+    runs, method, languages = given["runs"], given["method"], (given["source_lang"], given["to"])
     if reference is None:
-        comparisons = stored_translations(systems, runs, options["test_set"], method, languages)
+        comparisons = stored_translations(systems, runs, given["test_set"], method, languages)
     else:
-        comparisons = [new_translations(systems, runs, source, reference, method, languages, engine_choice(options))]
-    counts = options["samples"], options["trials"], options["sentences"]
+        engine = options.engine_choice(given)
+        comparisons = [new_translations(systems, runs, source, reference, method, languages, engine)]
+    counts = given["samples"], given["trials"], given["sentences"]
     try:
         results = [test(each, metrics or _METRICS, *counts) for each in comparisons]
     except MemoryError:
         raise MachineError("out of memory", "lower --samples or --trials") from None
-    if options["as_json"]:
+    if given["as_json"]:
         print_result(json.dumps(comparison_json(results), ensure_ascii=False))
     else:
         print_result("\n\n".join(comparison_text(result, _marks()) for result in results))
 
 
-def _refuse_engine_options(options: dict[str, Any]) -> None:
-    for name in ENGINE_OPTIONS:
-        if options[name] not in ("auto", None):
-            message = f"--{name.replace('_', '-')} is for translating --source"
-            raise InputError(message, "leave it out, or give --source and --reference")
-
-
 def _marks() -> tuple[Callable[[str], str], Callable[[str], str]]:
     """Return functions that mark the words only one of two translations has."""
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+    if has_colour(sys.stdout):
         return lambda text: click.style(text, fg="red"), lambda text: click.style(text, fg="green")
     return lambda text: f"[-{text}-]", lambda text: f"{{+{text}+}}"

@@ -6,17 +6,8 @@ from typing import Any
 
 import click
 
-from mt.cli.options import (
-    config_options,
-    debug_option,
-    device_option,
-    force_option,
-    json_option,
-    number,
-    path_type,
-    runs_option,
-    set_option,
-)
+from mt.cli import options
+from mt.cli.options import number, path_type
 from mt.cli.text import check_output, print_result
 from mt.console import log
 from mt.errors import InputError, contradict
@@ -43,23 +34,14 @@ def data() -> None:
 
 
 @data.command()
-@config_options
-@set_option
+@options.config_options
+@options.set_option
 @click.option("--examples", type=click.IntRange(0, 1000), default=3, show_default=True, help="Shown of each finding.")
-@json_option
+@options.json_option
 @click.option("--html", type=path_type, help="Write a web page, too: one self-contained file.")
 @click.option("--scores", type=path_type, help="Output of `mt data score`, for the page's map.")
-@runs_option
-@debug_option
-def check(
-    config: Path,
-    overrides: tuple[str, ...],
-    examples: int,
-    as_json: bool,
-    html: Path | None,
-    scores: Path | None,
-    runs: Path,
-) -> int:
+@options.common_options
+def check(config: Path, html: Path | None, scores: Path | None, **given: Any) -> int:
     """Report problems in training, validation and test text before training.
 
     CONFIG is the YAML configuration of a training. Exit code 2 means that a training would refuse the text.
@@ -82,28 +64,28 @@ def check(
 
     if html is not None:
         require_writable(html, "--html")
-    settings = drop_missing_sources(load_config(config, overrides))
+    settings = drop_missing_sources(load_config(config, given["overrides"]))
     inputs = [config, *(path for bitext in bitexts_of(settings.data) for path in bitext.inputs())]
     refuse_inputs([html], [*inputs, *(scores / name for name in (TABLE, SUMMARY) if scores is not None)])
     judged = None if scores is None else load_scores(scores)
-    report = check_corpus(settings, runs, examples, scores=judged)
-    named = in_words(config, overrides)
+    report = check_corpus(settings, given["runs"], given["examples"], scores=judged)
+    named = in_words(config, given["overrides"])
     if html is not None:
         from mt.extras.doctor.html_report import html_report
 
         atomic.write_text(html, html_report(report, named))
     code = 2 if report.refused else 0
-    text = (
-        json.dumps(json_report(report, named), indent=2, ensure_ascii=False) if as_json else text_report(report, named)
-    )
-    print_result(text, code)
+    if given["as_json"]:
+        print_result(json.dumps(json_report(report, named), indent=2, ensure_ascii=False), code)
+    else:
+        print_result(text_report(report, named), code)
     for action in judge(report, named).actions[:1]:
         log.info("next: %s", action.command)
     return code
 
 
 @data.command()
-@config_options
+@options.config_options
 @click.option("--output", type=path_type, required=True, help="The folder to write: new, or an earlier cleaning.")
 @click.option("--keep", multiple=True, type=_reason_type, metavar="REASON", help="Keep such pairs; may be repeated.")
 @click.option("--drop", multiple=True, type=_reason_type, metavar="REASON", help="Drop such pairs; may be repeated.")
@@ -121,10 +103,9 @@ def check(
 )
 @click.option("--by", help="Column of the scores to select by: score (the default), dual, contrast, lexicon, ...")
 @click.option("--repair", is_flag=True, help="Fix sentences, and put lines back in step, before judging.")
-@set_option
-@runs_option
-@debug_option
-def clean(config: Path, **options: Any) -> None:
+@options.set_option
+@options.common_options
+def clean(config: Path, **given: Any) -> None:
     """Write the training text without the pairs that `mt data check` objects to.
 
     OUTPUT gets two files for each training source, and dropped/REASON.tsv with the dropped pairs. A REASON is the
@@ -138,37 +119,26 @@ def clean(config: Path, **options: Any) -> None:
     from mt.api.corpora import clean_corpus, in_words
     from mt.data.cleaning import cleaning_table
 
-    cleaned = clean_corpus(config, **options)
+    cleaned = clean_corpus(config, **given)
     print_result(cleaning_table(cleaned.counts))
     if cleaned.repaired:
         print_result("repaired: " + ", ".join(f"{name} {count:,}" for name, count in cleaned.repaired.items()))
     print_result(f"\nuse it with\n{cleaned.snippet()}")
-    named = in_words(config, options["overrides"])
+    named = in_words(config, given["overrides"])
     log.info("next: put these sources into %s as data.train, and mt train --config %s", config, named)
 
 
 @data.command()
-@config_options
+@options.config_options
 @click.option("--forward", "forward", multiple=True, type=path_type, help="Model from source to target language.")
 @click.option("--backward", "backward", multiple=True, type=path_type, help="Model from target to source language.")
 @click.option("--train", "trains", is_flag=True, help="Train two small models on the clean part first.")
 @click.option("--embeddings", type=path_type, help="Model of sentence-transformers, whose similarity also counts.")
 @click.option("--output", type=path_type, required=True, help="The folder to write; the same command resumes.")
-@set_option
-@device_option
-@runs_option
-@debug_option
-def score(
-    config: Path,
-    forward: tuple[Path, ...],
-    backward: tuple[Path, ...],
-    trains: bool,
-    embeddings: Path | None,
-    output: Path,
-    overrides: tuple[str, ...],
-    device: str,
-    runs: Path,
-) -> None:
+@options.set_option
+@options.device_option
+@options.common_options
+def score(config: Path, output: Path, trains: bool, **given: Any) -> None:
     """Score every training pair by models of both directions: is the target a translation of the source?
 
     OUTPUT gets scores.tsv: for each pair a score (0 is a pair put together at random, higher is better), dual
@@ -182,17 +152,15 @@ def score(
     from mt.extras.doctor.pair_scores import load_scores, score_table
     from mt.storage import atomic
 
-    contradict(trains and bool(forward or backward), "--train", "--forward and --backward")
-    if not trains and not (forward and backward):
+    models = {side: given.pop(side) for side in ("forward", "backward")}
+    contradict(trains and any(models.values()), "--train", "--forward and --backward")
+    if not trains and not all(models.values()):
         raise InputError("--forward or --backward is missing", "give a model of each direction, or --train")
-    options: dict[str, Any] = {"device": device, "runs": runs, "embeddings": embeddings, "overrides": overrides}
-    options |= {} if trains else {"forward": list(forward), "backward": list(backward)}
-    summary = score_corpus(config, output, **options)
+    summary = score_corpus(config, output, **given, **({} if trains else models))
     atomic.write_text(output / "scores.html", scores_page(load_scores(output)))
     print_result(score_table(summary))
-    log.info(
-        "next: mt data clean %s --scores %s --output cleaned", in_words(config, overrides), shlex.quote(str(output))
-    )
+    named = in_words(config, given["overrides"])
+    log.info("next: mt data clean %s --scores %s --output cleaned", named, shlex.quote(str(output)))
 
 
 @data.command()
@@ -205,8 +173,8 @@ def score(
     callback=number,
     help="Leave out pairs of less evidence, in nats; above 0: rather a pair.",
 )
-@force_option
-@debug_option
+@options.force_option
+@options.debug_option
 def align(source: Path, target: Path, output: Path, min_score: float | None, force: bool) -> None:
     """Pair the sentences of two texts whose lines do not correspond, such as a book in two languages.
 
@@ -231,8 +199,8 @@ def align(source: Path, target: Path, output: Path, min_score: float | None, for
 @click.argument("source", type=path_type)
 @click.argument("target", type=path_type)
 @click.option("--output", type=path_type, required=True, help="The file to write: a line of links for each pair.")
-@force_option
-@debug_option
+@options.force_option
+@options.debug_option
 def align_words(source: Path, target: Path, output: Path, force: bool) -> None:
     """Align the words of two texts whose lines are translations of each other.
 

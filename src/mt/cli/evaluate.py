@@ -1,85 +1,127 @@
-"""`mt eval`."""
+"""`mt eval` and `mt score`."""
 
 import json
+import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mt.cli.options import (
-    ENGINE_OPTIONS,
-    engine_choice,
-    glossary_options,
-    json_option,
-    mbr_options,
-    metrics_option,
-    model_options,
-    path_type,
-    search_request,
-)
-from mt.cli.text import print_result
+from mt.cli import options
+from mt.cli.options import ENGINE_OPTIONS, format_type, path_type
+from mt.cli.text import check_output, print_result, writer
 from mt.console import log
 from mt.errors import contradict
 from mt.storage.output_path import require_writable
+
+if TYPE_CHECKING:
+    from mt.decoding.scoring import Scored
 
 
 @click.command(name="eval")
 @click.option("--source", type=path_type, help="Test text; default: the run's test set.")
 @click.option("--reference", type=path_type, help="Its translation, aligned by line.")
-@json_option
+@options.json_option
 @click.option("--output", type=path_type, help="Folder for hypotheses and scores.")
-@metrics_option("bleu", "chrf", "ter", "comet")
+@options.metrics_option("bleu", "chrf", "ter", "comet")
 @click.option("--comet-model", type=path_type, help="With --metrics comet: the folder of a COMET checkpoint.")
 @click.option("--tune-length-penalty", is_flag=True, help="Try length penalties on the validation set; no test set.")
 @click.option("--perturb", is_flag=True, help="Score the text in capitals, with typos, URLs to copy, and so on.")
-@glossary_options
-@mbr_options
-@model_options
-def evaluate_command(source: Path | None, reference: Path | None, to: str | None, **options: Any) -> None:
+@options.glossary_options
+@options.mbr_options
+@options.model_options
+def evaluate_command(**given: Any) -> None:
     """Score a model on a test set, greedy and beam: BLEU with interval and signature, chrF, TER.
 
     With --sample or --mbr, their translations are scored, too.
 
     Example: mt eval --model runs/demo
     """
-    if options["output"] is not None:
-        require_writable(options["output"] / "file", "--output")
-    request = search_request(options)
+    if given["output"] is not None:
+        require_writable(given["output"] / "file", "--output")
+    request = options.search_request(given)
     from mt.api.evaluation import evaluate, evaluate_robustness, tune_length_penalty
     from mt.api.runs import Run
 
-    models, runs = options["models"], options["runs"]
-    text: dict[str, Any] = {"source": source, "reference": reference, "to": to, "source_lang": options["source_lang"]}
-    if options["tune_length_penalty"] or options["perturb"]:
-        _check_excluded(options)
-        if options["perturb"]:
-            engine = {name: options[name] for name in ENGINE_OPTIONS}
-            scores = evaluate_robustness(models, **text, **engine, runs=runs, request=request)
-        else:
-            choice = engine_choice(options)
-            scores = tune_length_penalty(models, choice, **text, beam_size=request.beam_size, runs=runs)
-        print_result(json.dumps(scores.json) if options["as_json"] else scores.table)
+    chosen = {name: given[name] for name in ("source", "reference", "to", "source_lang", "runs", *ENGINE_OPTIONS)}
+    if given["tune_length_penalty"] or given["perturb"]:
+        _check_excluded(given)
+        score: Any = evaluate_robustness if given["perturb"] else tune_length_penalty
+        scores = score(given["models"], **chosen, request=request)
+        print_result(json.dumps(scores.json) if given["as_json"] else scores.table)
         return
-    scored = ("metrics", "comet_model", "output", "glossary", "keep", *ENGINE_OPTIONS)
-    evaluation = evaluate(models, **text, **{name: options[name] for name in scored}, runs=runs, request=request)
+    chosen |= {name: given[name] for name in ("metrics", "comet_model", "output", "glossary", "keep")}
+    evaluation = evaluate(given["models"], **chosen, request=request)
     try:
         # Printed first: an unwritable folder must not cost the scores, nor a closed pipe the files.
-        as_json = options["as_json"]
-        print_result(json.dumps(evaluation.as_dict(), ensure_ascii=False) if as_json else str(evaluation))
+        result = evaluation.as_dict()
+        print_result(json.dumps(result, ensure_ascii=False) if given["as_json"] else str(evaluation))
     finally:
         evaluation.write()
     if evaluation.folder is not None:
-        if options["output"] is None and evaluation.name == "test":
+        if given["output"] is None and evaluation.name == "test":
             for line in Run(evaluation.folder.parent).verdict:
                 log.info(line)
         log.info("written: %s; next: mt translate, mt report or mt compare", evaluation.folder / evaluation.name)
 
 
-def _check_excluded(options: dict[str, Any]) -> None:
+def _check_excluded(given: dict[str, Any]) -> None:
     """Refuse options of the usual scores beside those that give a table of their own."""
     tuning, perturb = "--tune-length-penalty", "--perturb"
-    contradict(options["tune_length_penalty"] and options["perturb"], tuning, perturb)
-    chosen = perturb if options["perturb"] else tuning
-    contradict(chosen == tuning and options["length_penalty"] is not None, tuning, "--length-penalty")
+    contradict(given["tune_length_penalty"] and given["perturb"], tuning, perturb)
+    chosen = perturb if given["perturb"] else tuning
+    contradict(chosen == tuning and given["length_penalty"] is not None, tuning, "--length-penalty")
     for option in ("sample", "mbr", "output", "metrics", "comet_model", "glossary", "keep"):
-        contradict(bool(options[option]), chosen, f"--{option.replace('_', '-')}")
+        contradict(bool(given[option]), chosen, f"--{option.replace('_', '-')}")
+
+
+@click.command()
+@click.option("--source", type=path_type, required=True, help="The text.")
+@click.option("--target", type=path_type, required=True, help="Its translation, aligned by line.")
+@click.option("--output", type=path_type, help="Write to this file; - is stdout.")
+@click.option("--format", "format_", type=format_type, default="text", help="text, or jsonl with the lines themselves.")
+@options.force_option
+@options.from_option
+@options.to_option
+@options.model_option
+@options.device_option
+@options.common_options
+def score(source: Path, target: Path, output: Path | None, format_: str, **given: Any) -> None:
+    """Score given translations by their probability under a model: to filter a corpus, or to rank systems.
+
+    Prints for each line the log-probability of its translation (the natural logarithm, the end counted), a tab, and
+    the number of its tokens. The perplexity of all lines goes to stderr.
+
+    Example: mt score --source test.en --target test.de
+    """
+    check_output(output, source, target, force=given["force"])
+    from mt.api.loading import load
+    from mt.text.lines import read_parallel, refuse_pipe
+
+    for path in (source, target):
+        refuse_pipe(path)
+    for _ in read_parallel(source, target):  # reports files that do not match before hours of work, not after
+        pass
+    translator = load(given["model"], engine="torch", device=given["device"], runs=given["runs"])
+    pairs, again = read_parallel(source, target), read_parallel(source, target)
+    scores = translator.score(again, to=given["to"], source_lang=given["source_lang"])
+    log_prob, tokens, unscored = 0.0, 0, 0
+    with writer(output) as write:
+        for pair, scored in zip(pairs, scores, strict=True):
+            write(_score_line(pair, scored, format_))
+            if scored is None:
+                unscored += 1
+            else:
+                log_prob, tokens = log_prob + scored.log_prob, tokens + scored.tokens
+    if unscored:
+        reason = "their source is empty, or they are longer than the model takes"
+        log.warning("%d pairs have no score: %s", unscored, reason)
+    if tokens:
+        log.info("%s tokens: perplexity %.2f", f"{tokens:,}", math.exp(min(-log_prob / tokens, 700)))
+
+
+def _score_line(pair: tuple[str, str], scored: "Scored | None", format_: str) -> str:
+    if format_ == "jsonl":
+        numbers = {"log_prob": None, "tokens": None} if scored is None else scored._asdict()
+        return json.dumps({"source": pair[0], "target": pair[1], **numbers}, ensure_ascii=False)
+    return "nan\t0" if scored is None else f"{scored.log_prob:.4f}\t{scored.tokens}"

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mt.cli.init_dialogue import ask_minutes, ask_texts, ask_value
-from mt.cli.init_texts import InitCommand, as_texts, files_of, refuse_unused_style
+from mt.cli.init_input import InitCommand, as_texts, ask_minutes, ask_texts, ask_value, files_of, refuse_unused_style
 from mt.cli.options import debug_option, number, path_type
 from mt.cli.text import print_result
 from mt.errors import InputError, contradict
 from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
-    from mt.extras.pipelines.template import Draft
-    from mt.extras.planning.init_options import InitOptions, Source
+    from mt.extras.planning.init_options import Source
     from mt.extras.planning.inspection import Found
 
 _SCHEMA = "mt.schema.json"
@@ -42,10 +40,7 @@ _KEYS = ("source_lang", "target_lang", "delimiter", "quoting", "header", "column
 @click.option("--from", "start", type=path_type, metavar="MODEL", help="Fine-tune this run or model folder.")
 @click.option("--general", callback=as_texts, metavar="SRC TGT|FILE", help="With --from: text against forgetting.")
 @click.option(
-    "--general-share",
-    type=click.FloatRange(0, 0.9, True),
-    callback=number,
-    help="Its share of an epoch; 0.2.",
+    "--general-share", type=click.FloatRange(0, 0.9, True), callback=number, help="Its share of an epoch; 0.2."
 )
 @click.option("--like", type=path_type, metavar="FILE", help="Convert a file of JoeyNMT, OpenNMT-py, Eole or fairseq.")
 @click.option("--opus", nargs=3, multiple=True, metavar="CORPUS SRC TGT", help="A corpus of OPUS, as Books en it.")
@@ -54,10 +49,7 @@ _KEYS = ("source_lang", "target_lang", "delimiter", "quoting", "header", "column
 @click.option("--delimiter", metavar="CHAR", help="Character between the columns of a .csv or .tsv.")
 @click.option("--quoting/--no-quoting", default=None, help="Whether double quotes around a cell are not its text.")
 @click.option(
-    "--minutes",
-    type=click.FloatRange(1, 10_000_000),
-    callback=number,
-    help="Limit of the time for the whole training.",
+    "--minutes", type=click.FloatRange(1, 10_000_000), callback=number, help="Limit of the time for the whole training."
 )
 @click.option("--pipeline", type=click.Choice(["student"]), help="Write a pipeline, too: teacher and fast student.")
 @click.option("--device", default="auto", help="auto, cpu, cuda or mps.")
@@ -73,63 +65,60 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
 
     Example: mt init --train corpus.en corpus.de --minutes 60
     """
-    from mt.config.json_schema import json_schema
+    from mt.config.schema import json_schema
 
     if schema:
         print_result(json_schema().rstrip("\n"))
         return
     _refuse_contradictions(like, options)
-    is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
     given = {key: options.pop(key) for key in _KEYS}
     if like is not None:
-        _convert(like, output, force, options, given, is_terminal)
+        _convert(like, output, force, options, given)
         return
     pipeline = options.pop("pipeline")
-    asks = is_terminal and not options["train"] and not options["opus"]
-    paths = _inspect_training(options, given, is_terminal, asks)
+    asks = _is_terminal() and not options["train"] and not options["opus"]
+    paths = _inspect_training(options, given, asks)
+    from mt.extras.pipelines.template import draft_pipeline
     from mt.extras.planning.finetuning import draft_finetuning
     from mt.extras.planning.first_config import draft_config
     from mt.extras.planning.init_options import InitOptions, validated_data
+    from mt.storage import atomic
 
-    _complete_names(options, given, is_terminal, asks)
+    _complete_names(options, given, asks)
     unread = dict.fromkeys(("valid", "test", "general"), ())
     validated_data(InitOptions(**{key: value for key, value in (options | unread).items() if key != "held_out"}))
     path = output or Path(f"{options['name']}.yaml")
-    schema_path = path.with_name(_SCHEMA)
     student = None if pipeline is None else path.with_name(f"{path.stem}-{pipeline}.yaml")
-    for written in (path, student):
-        _check_outputs(written or path, schema_path, force)
-    paths += _inspect_held_out(options, given, is_terminal, asks)
+    for written in filter(None, (path, student)):
+        _check_outputs(written, force)
+    paths += _inspect_held_out(options, given, asks)
     refuse_unused_style(given, paths)
     if asks:
         options["minutes"] = options["minutes"] or ask_minutes()
-    refuse_inputs([path, schema_path, student], files_of(paths))
+    refuse_inputs([path, path.with_name(_SCHEMA), student], files_of(paths))
     draft = draft_config if options["start"] is None else draft_finetuning
-    if student is not None:
-        _write_pipeline(path, schema_path, student, draft, InitOptions(**options))
+    if student is None:
+        _write(path, *draft(InitOptions(**options), f"./{_SCHEMA}"))
         return
-    _write(path, schema_path, *draft(InitOptions(**options), f"./{_SCHEMA}"))
+    teacher, steps, summary = draft_pipeline(InitOptions(**options), draft, f"./{_SCHEMA}", path)
+    atomic.write_text(student, steps)
+    _write(path, teacher, f"teacher: {summary}\nwritten: {student}", run=student)
 
 
-def _write_pipeline(path: Path, schema_path: Path, pipeline: Path, draft: "Draft", options: "InitOptions") -> None:
-    """Write the configuration of a teacher and the pipeline."""
-    from mt.extras.pipelines.template import draft_pipeline
-    from mt.storage import atomic
-
-    text, steps, summary = draft_pipeline(options, draft, f"./{_SCHEMA}", path)
-    atomic.write_text(pipeline, steps)
-    _write(path, schema_path, text, f"teacher: {summary}\nwritten: {pipeline}", run=pipeline)
-
-
-def _write(path: Path, schema_path: Path, text: str, summary: str, option: str = "", run: Path | None = None) -> None:
+def _write(path: Path, text: str, summary: str, option: str = "", run: Path | None = None) -> None:
     """Write a configuration and its schema; `run` is the file to train with next, if another."""
-    from mt.config.json_schema import json_schema
+    from mt.config.schema import json_schema
     from mt.storage import atomic
 
+    schema_path = path.with_name(_SCHEMA)
     atomic.write_text(schema_path, json_schema())
     atomic.write_text(path, text)
     following = f"next: mt train --config {quote(str(run or path))}{option}"
     print_result(f"{summary}\nwritten: {path}, and {schema_path} for editors\n{following}")
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _refuse_contradictions(like: Path | None, options: dict[str, Any]) -> None:
@@ -145,16 +134,14 @@ def _refuse_contradictions(like: Path | None, options: dict[str, Any]) -> None:
         raise InputError("--general-share is the share of the text of --general, which is missing", "add it")
 
 
-def _convert(
-    like: Path, output: Path | None, force: bool, options: dict[str, Any], given: dict[str, Any], is_terminal: bool
-) -> None:
+def _convert(like: Path, output: Path | None, force: bool, options: dict[str, Any], given: dict[str, Any]) -> None:
     """Write a configuration like another toolkit's file."""
     from mt.extras.planning.like_config import convert_config
 
     options |= {"held_out": {"valid": [], "test": []}, **{key: given[key] for key in _KEYS[:2]}}
     trains = options["train"] or options["opus"]
-    paths = _inspect_training(options, given, is_terminal, asks=False) if trains else []
-    paths += _inspect_held_out(options, given, is_terminal, asks=False)
+    paths = _inspect_training(options, given, asks=False) if trains else []
+    paths += _inspect_held_out(options, given, asks=False)
     refuse_unused_style(given, paths)
     device = None if options["device"] == "auto" else options["device"]
     decided = {"name": options["name"], "training.device": device, "data.train": options["train"]}
@@ -162,12 +149,12 @@ def _convert(
     decided |= {f"data.{key}": options[key] for key in ("valid", "test")}
     name, text, summary = convert_config(like, {k: v for k, v in decided.items() if v}, f"./{_SCHEMA}")
     path = output or Path(f"{name}.yaml")
-    _check_outputs(path, path.with_name(_SCHEMA), force)
+    _check_outputs(path, force)
     refuse_inputs([path, path.with_name(_SCHEMA)], [like, *files_of(paths)])
-    _write(path, path.with_name(_SCHEMA), text, summary, " --dry-run")
+    _write(path, text, summary, " --dry-run")
 
 
-def _inspect_training(options: dict[str, Any], given: dict[str, Any], is_terminal: bool, asks: bool) -> list[str]:
+def _inspect_training(options: dict[str, Any], given: dict[str, Any], asks: bool) -> list[str]:
     """Replace the names of `train` and `opus` by sources, and return the names of files."""
     from mt.extras.planning.init_options import Given
     from mt.extras.planning.inspection import inspect_opus
@@ -185,7 +172,7 @@ def _inspect_training(options: dict[str, Any], given: dict[str, Any], is_termina
         if len(names) == 3:
             found.append(inspect_opus(names[0], names[1:], Given(**known)))
         else:
-            found.append(_inspect(names, {**given, **known}, is_terminal))
+            found.append(_inspect(names, {**given, **known}))
     options["train"] = list(chain.from_iterable(each.sources for each in found))
     options["held_out"] = {
         split: [each.held_out[split] for each in found if split in each.held_out] for split in ("valid", "test")
@@ -196,7 +183,7 @@ def _inspect_training(options: dict[str, Any], given: dict[str, Any], is_termina
     return list(chain.from_iterable(texts))
 
 
-def _inspect_held_out(options: dict[str, Any], given: dict[str, Any], is_terminal: bool, asks: bool) -> list[str]:
+def _inspect_held_out(options: dict[str, Any], given: dict[str, Any], asks: bool) -> list[str]:
     """Replace the names of `valid`, `test` and `general` by sources, or take a folder's; return the names of files."""
     paths: list[str] = []
     held_out, languages = options.pop("held_out"), {key: options[key] for key in _KEYS[:2]}
@@ -204,33 +191,33 @@ def _inspect_held_out(options: dict[str, Any], given: dict[str, Any], is_termina
         names = options[split]
         if asks and not names and not held_out[split]:
             names = ask_texts(f"{title} text, {{}} (no answer: split off)", optional=True)
-        options[split] = [_one_text(split, names, given | languages, is_terminal)] if names else held_out[split]
+        options[split] = [_one_text(split, names, given | languages)] if names else held_out[split]
         paths += names or ()
     general = options["general"] or ()
-    options["general"] = _inspect(general, given | languages, is_terminal).sources if general else ()
+    options["general"] = _inspect(general, given | languages).sources if general else ()
     return [*paths, *general]
 
 
-def _one_text(split: str, names: Sequence[str], given: dict[str, Any], is_terminal: bool) -> "Source":
-    found = _inspect(names, {**given, "split": split}, is_terminal)
+def _one_text(split: str, names: Sequence[str], given: dict[str, Any]) -> "Source":
+    found = _inspect(names, {**given, "split": split})
     if len(found.sources) > 1:
         raise InputError(f"--{split} {names[0]}: several texts by their names", "name the two files of one")
     return found.sources[0]
 
 
-def _inspect(names: Sequence[str], given: dict[str, Any], is_terminal: bool) -> "Found":
+def _inspect(names: Sequence[str], given: dict[str, Any]) -> "Found":
     from mt.extras.planning.init_options import Given
     from mt.extras.planning.inspection import inspect
 
     def decide(question: str, option: str, choices: Sequence[str]) -> str:
-        if is_terminal:
+        if _is_terminal():
             return str(click.prompt(question, type=click.Choice(choices), err=True))
         raise InputError(question.rstrip("?"), f"decide with {option}")
 
     return inspect(names, Given(**given), decide)
 
 
-def _complete_names(options: dict[str, Any], given: dict[str, Any], is_terminal: bool, asks: bool) -> None:
+def _complete_names(options: dict[str, Any], given: dict[str, Any], asks: bool) -> None:
     """Ask for the languages and the name where nothing says them; in a dialogue, unless they are given."""
     default = None
     if options["start"] is not None:
@@ -240,7 +227,7 @@ def _complete_names(options: dict[str, Any], given: dict[str, Any], is_terminal:
         options |= zip(_KEYS[:2], start.languages(*(options[key] for key in _KEYS[:2])), strict=True)
         default = f"{start.config.name}-tuned"
     for key, side, direction in zip(_KEYS[:2], ("source", "target"), ("from", "to"), strict=True):
-        if options["start"] is None and not given[key] and (asks or (options[key] is None and is_terminal)):
+        if options["start"] is None and not given[key] and (asks or (options[key] is None and _is_terminal())):
             options[key] = ask_value(key, f"Language to translate {direction}", options[key])
         elif options[key] is None:
             source, option = options["train"][0], f"--{key.replace('_', '-')}"
@@ -251,11 +238,12 @@ def _complete_names(options: dict[str, Any], given: dict[str, Any], is_terminal:
     options["name"] = options["name"] or (ask_value("name", "Name of the run", default) if asks else default)
 
 
-def _check_outputs(path: Path, schema_path: Path, force: bool) -> None:
+def _check_outputs(path: Path, force: bool) -> None:
     """Refuse, before the user is asked more, outputs that could not be written at the end.
 
     A schema that `mt` wrote is replaced; any other existing file only with `force`.
     """
+    schema_path = path.with_name(_SCHEMA)
     require_writable(path, "--output")
     if path == schema_path:
         raise InputError(f"--output {path}: the schema for editors is written there", "name another file")
@@ -264,9 +252,9 @@ def _check_outputs(path: Path, schema_path: Path, force: bool) -> None:
     if schema_path.is_dir():
         raise InputError(f"{schema_path} is a folder, where a file is to be written", "move it, or change --output")
     if schema_path.is_file() and not force:
-        from mt.config.json_schema import TITLE
+        from mt.config.schema import SCHEMA_TITLE
 
-        if f'"title": "{TITLE}"' not in schema_path.read_text(encoding="utf-8", errors="replace"):
+        if f'"title": "{SCHEMA_TITLE}"' not in schema_path.read_text(encoding="utf-8", errors="replace"):
             raise InputError(f"{schema_path} already exists and is not a schema of mt's", "move it, or give --force")
     from mt.storage import atomic
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mt.api.texts import known_names
 from mt.cli.completion import configurations, languages, one_of, run_folders
 from mt.console import set_up_logging
 from mt.errors import InputError, contradict
@@ -101,6 +102,7 @@ runs_option = click.option(
     show_default=True,
     help="Folder that holds the runs; also MT_RUNS.",
 )
+common_options = option_group(runs_option, debug_option)
 model_option = click.option("--model", type=path_type, shell_complete=run_folders, help=MODEL_HELP)
 models_option = click.option(
     "--model",
@@ -141,9 +143,7 @@ glossary_options = option_group(
         "--keep", multiple=True, metavar="REGEX", help="Keep such text as it is: 'https?://\\S+'; repeatable."
     ),
 )
-model_options = option_group(
-    from_option, to_option, models_option, search_options, engine_options, runs_option, debug_option
-)
+model_options = option_group(from_option, to_option, models_option, search_options, engine_options, common_options)
 
 
 def metrics_option(*known: str) -> Option:
@@ -153,12 +153,9 @@ def metrics_option(*known: str) -> Option:
         if value is None:
             return ()
         names = tuple(dict.fromkeys(name.strip().lower() for name in value.split(",") if name.strip()))
-        for name in names:
-            if name not in known:
-                raise InputError(f"--metrics: '{name}' is none of {', '.join(known)}")
         if not names:
             raise InputError("--metrics names none", f"choose from {', '.join(known)}")
-        return names
+        return known_names(names, known, "--metrics")
 
     return click.option(
         "--metrics",
@@ -173,8 +170,7 @@ def engine_choice(options: dict[str, Any]) -> Any:
     """Return the `EngineChoice` of the engine options."""
     from mt.decoding.engine import EngineChoice
 
-    choice = {name: options[name] for name in ENGINE_OPTIONS}
-    return EngineChoice(**choice, sampling=options.get("sample", False))
+    return EngineChoice(**{name: options[name] for name in ENGINE_OPTIONS})
 
 
 def spelled(argument: str) -> str:
@@ -182,15 +178,15 @@ def spelled(argument: str) -> str:
     return "--beam" if argument == "beam_size" else f"--{argument.replace('_', '-')}"
 
 
-def search_request(options: dict[str, Any], greedy: bool = False, n_best: int = 1) -> "SearchRequest":
-    """Return the search that `search_options` and, if used, `mbr_options` ask for.
+def search_request(options: dict[str, Any], n_best: int = 1) -> "SearchRequest":
+    """Return the search that `search_options` and, if used, --greedy and `mbr_options` ask for.
 
     Raises:
         InputError: they contradict each other, or a value is out of bounds.
     """
     from mt.api.search import Search, SearchRequest
 
-    search = {"beam_size": options["beam"]}
+    search, greedy = {"beam_size": options["beam"]}, options.get("greedy", False)
     search |= {name: options[name] for name in Search.__annotations__ if name in options}
     contradict(greedy and search["beam_size"] not in (None, 1), "--greedy", "--beam")
     contradict(greedy and search["sample"], "--greedy", "--sample")

@@ -1,4 +1,4 @@
-"""`mt runs`."""
+"""`mt runs` and `mt report`."""
 
 import json
 import time
@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from mt.cli.completion import run_folders
-from mt.cli.options import debug_option, json_option, runs_option
+from mt.cli.options import common_options, json_option, path_type
 from mt.cli.text import print_result
 from mt.console import table
 from mt.errors import InputError
@@ -17,8 +17,7 @@ from mt.errors import InputError
 
 @click.group(name="runs", invoke_without_command=True)
 @json_option
-@runs_option
-@debug_option
+@common_options
 @click.pass_context
 def runs_command(context: click.Context, as_json: bool, runs: Path) -> None:
     """List the runs: languages, BLEU, size, date and state; `mt runs show NAME` shows one.
@@ -45,9 +44,8 @@ def runs_command(context: click.Context, as_json: bool, runs: Path) -> None:
 
 
 @runs_command.command()
-@click.argument("name", type=click.Path(path_type=Path), shell_complete=run_folders)
-@runs_option
-@debug_option
+@click.argument("name", type=path_type, shell_complete=run_folders)
+@common_options
 @click.pass_context
 def show(context: click.Context, name: Path, runs: Path) -> None:
     """Show one run: its languages, state, scores and files.
@@ -77,6 +75,32 @@ def show(context: click.Context, name: Path, runs: Path) -> None:
     else:
         lines.append(f"next: its `mt train` command continues it, or mt train --config {run.path / 'config.yaml'}")
     print_result("\n".join(lines))
+
+
+@click.command()
+@click.argument("run", type=path_type, required=False, shell_complete=run_folders)
+@click.option("--output", type=path_type, help="The file to write; default: report.html in the run folder.")
+@common_options
+def report(run: Path | None, output: Path | None, runs: Path) -> None:
+    """Write a run's report: one HTML file with curves, scores, data, sentences and attention maps.
+
+    RUN is a run folder, finished or not; default: the newest finished run.
+
+    Example: mt report runs/demo
+    """
+    from mt.extras.reporting.report import write_report
+    from mt.storage.find_model import find_model, refuse_pipeline
+    from mt.storage.output_path import refuse_inputs, require_writable
+    from mt.storage.run_dir import RunDir
+
+    if output is not None:
+        require_writable(output, "--output")
+    folder = run if run is not None else find_model(None, runs).root.parent
+    if folder.is_file():
+        raise InputError(f"{folder}: a file, not a run folder", "give a run folder (runs/NAME)")
+    refuse_pipeline(folder)
+    refuse_inputs([output], (path for path in folder.rglob("*") if path.suffix != ".html"))  # but earlier reports
+    print_result(str(write_report(RunDir(folder), output)))
 
 
 def _languages(facts: dict[str, Any], separator: str, between: str) -> str:

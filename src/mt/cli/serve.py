@@ -1,32 +1,18 @@
 """`mt serve`."""
 
-import math
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import click
 
+from mt.cli import options
 from mt.cli.completion import run_folders
-from mt.cli.options import (
-    Option,
-    debug_option,
-    engine_choice,
-    glossary_options,
-    path_type,
-    runs_option,
-    verbose_option,
-)
+from mt.cli.options import number, path_type
 from mt.errors import InputError
 
 
-def _not_nan(context: click.Context, parameter: click.Parameter, seconds: float) -> float:
-    if math.isnan(seconds):
-        raise InputError(f"{parameter.opts[0]} nan: not a number of seconds")
-    return seconds
-
-
-def _limit(option: str, field: str, default: float, kind: Any, help_: str, **more: Any) -> Option:
+def _limit(option: str, field: str, default: float, kind: Any, help_: str, **more: Any) -> options.Option:
     """Return an option whose value is a field of `Limits`."""
     return click.option(option, field, type=kind, default=default, show_default=True, help=help_, **more)
 
@@ -47,12 +33,12 @@ def _limit(option: str, field: str, default: float, kind: Any, help_: str, **mor
 @_limit("--max-texts", "texts", 64, click.IntRange(min=1), "Texts of a request.")
 @_limit("--max-characters", "characters", 5000, click.IntRange(min=1), "Characters of a request.")
 @_limit("--max-waiting", "waiting", 2000, click.IntRange(min=1), "Sentences in the queue.")
-@_limit("--timeout", "seconds", 30.0, click.FloatRange(0.1, 86_400), "Seconds for a request.", callback=_not_nan)
+@_limit("--timeout", "seconds", 30.0, click.FloatRange(0.1, 86_400), "Seconds for a request.", callback=number)
 @_limit("--rate-limit", "requests_per_minute", 600, click.IntRange(min=0), "Requests a minute of a client; 0: any.")
 @_limit("--max-file", "file", 10_000_000, click.IntRange(min=0), "Bytes of a document; 0: no documents.")
 @_limit("--max-file-characters", "file_characters", 500_000, click.IntRange(min=1), "Characters of a document.")
 @_limit(
-    "--file-timeout", "file_seconds", 300.0, click.FloatRange(1, 86_400), "Seconds for a document.", callback=_not_nan
+    "--file-timeout", "file_seconds", 300.0, click.FloatRange(1, 86_400), "Seconds for a document.", callback=number
 )
 @click.option("--suggestions", type=path_type, help="Take better translations (/suggest), appended to this JSONL file.")
 @click.option(
@@ -60,26 +46,12 @@ def _limit(option: str, field: str, default: float, kind: Any, help_: str, **mor
     default="",
     help="Proxies whose X-Forwarded-For is trusted: addresses or networks, comma-separated. Default: none.",
 )
-@glossary_options
+@options.glossary_options
 @click.option("--device", default="auto", help="auto, cpu or cuda.")
 @click.option("--compute-type", default="auto", help="Number format: auto, float32, int8, ...")
-@verbose_option
-@runs_option
-@debug_option
-def serve(
-    models: tuple[Path, ...],
-    host: str,
-    port: int,
-    api_keys: Path | None,
-    suggestions: Path | None,
-    forwarded_allow_ips: str,
-    device: str,
-    compute_type: str,
-    runs: Path,
-    glossary: Path | None,
-    keep: tuple[str, ...],
-    **limits: Any,
-) -> None:
+@options.verbose_option
+@options.common_options
+def serve(api_keys: Path | None, suggestions: Path | None, forwarded_allow_ips: str, **given: Any) -> None:
     """Serve models over HTTP: LibreTranslate's API, a web page, and /metrics for Prometheus.
 
     Example: mt serve --model runs/en-de --model runs/de-en
@@ -100,15 +72,16 @@ def serve(
     keys = _keys(api_keys)
     _check_proxies(forwarded_allow_ips)
     if suggestions is not None:
-        _require_appendable(suggestions, "--suggestions")
-    terms = glossary_of(glossary, keep)
-    bound = listen(host, port)  # before models are loaded: a port in use is reported at once
-    choice = engine_choice({"engine": "auto", "shortlist": None, "device": device, "compute_type": compute_type})
-    directions = open_directions(find_models(models, runs), choice, terms)
+        _require_appendable(suggestions)
+    terms = glossary_of(given["glossary"], given["keep"])
+    bound = listen(given["host"], given["port"])  # before models are loaded: a port in use is reported at once
+    choice = options.engine_choice({"engine": "auto", "shortlist": None, **given})
+    directions = open_directions(find_models(given["models"], given["runs"]), choice, terms)
+    limits = Limits(**{name: value for name, value in given.items() if name in Limits.__annotations__})
     answer(
-        create_app(directions, Limits(**limits), keys, suggestions),
+        create_app(directions, limits, keys, suggestions),
         bound,
-        drain_seconds=min(round(limits["seconds"]) + 1, 8),  # supervisors kill after 10 s
+        drain_seconds=min(round(limits.seconds) + 1, 8),  # supervisors kill after 10 s
         forwarded_allow_ips=forwarded_allow_ips,
     )
 
@@ -122,14 +95,14 @@ def _check_proxies(proxies: str) -> None:
             raise InputError(message, "name them as 10.0.0.2,192.168.0.0/16") from None
 
 
-def _require_appendable(path: Path, option: str) -> None:
-    """Make a file to append to, and its folder; raise an error if that is impossible."""
+def _require_appendable(path: Path) -> None:
+    """Make the file of suggestions, and its folder; raise an error if that is impossible."""
     from mt.storage import atomic
     from mt.storage.output_path import is_device, require_writable
 
-    require_writable(path, option)
+    require_writable(path, "--suggestions")
     if is_device(path):
-        raise InputError(f"{option} {path}: not a regular file", "name another")
+        raise InputError(f"--suggestions {path}: not a regular file", "name another")
     with atomic.explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("ab").close()

@@ -12,14 +12,9 @@ from pathlib import Path
 from mt.errors import InputError
 from mt.storage.output_path import is_device, refuse_inputs, require_writable
 
-BLOCK_LINES = 4000  # of a file: sorted by length they make good batches, and output still flows
-
 
 def check_input(path: Path | None) -> int | None:
-    """Read a file to its end, so that a line that is not UTF-8 is reported before hours of work, not after.
-
-    Returns:
-        the number of its lines; None if they come from elsewhere.
+    """Return a file's number of lines, None if they come from elsewhere; report invalid UTF-8 before hours of work.
 
     Raises:
         InputError: the file is missing, or a line is not UTF-8. The lines of a pipe are checked as they arrive.
@@ -31,7 +26,7 @@ def check_input(path: Path | None) -> int | None:
     return None
 
 
-def input_lines(text: Sequence[str], path: Path | None, block_lines: int = BLOCK_LINES) -> Iterator[list[str]]:
+def input_lines(text: Sequence[str], path: Path | None, block_lines: int) -> Iterator[list[str]]:
     """Yield blocks of lines: all arguments, `block_lines` of a file, or as many as have arrived on stdin."""
     from mt.text.lines import read_available, read_lines
 

@@ -1,35 +1,29 @@
 """`mt translate`."""
 
 import json
+import os
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mt.cli.document import document_kind, is_file, refuse_names, translate_document
-from mt.cli.options import (
-    ENGINE_OPTIONS,
-    document_format_type,
-    force_option,
-    glossary_options,
-    mbr_options,
-    model_options,
-    path_type,
-    search_request,
-)
-from mt.cli.text import BLOCK_LINES, check_input, check_output, input_lines, require_utf8, writer
+from mt.cli import options
+from mt.cli.options import ENGINE_OPTIONS, document_format_type, path_type
+from mt.cli.text import check_input, check_output, input_lines, print_result, require_utf8, writer
 from mt.console import log, progress
 from mt.errors import InputError, contradict
 from mt.storage.output_path import refuse_inputs, require_writable
 from mt.text.lines import read_lines
 
 if TYPE_CHECKING:
-    from mt.api.search import SearchRequest
-    from mt.api.translated import Translation
+    from mt.api.search import SearchRequest, Translation
     from mt.api.translation import Translator
 
+# Options of `mt translate` that have no meaning for a document.
+_ONLY_LINES = ("n_best", "alignment", "attention", "by_head", "prefix", "prefix_file")
 _LONG = 100  # lines of a file that takes a while
 _USABLE = 5  # BLEU below which a model has learned next to nothing
 
@@ -38,7 +32,7 @@ _USABLE = 5  # BLEU below which a model has learned next to nothing
 @click.argument("text", nargs=-1)
 @click.option("--input", "input_", type=path_type, help="Read lines from this file; - is stdin.")
 @click.option("--output", type=path_type, help="Write to this file; - is stdout.")
-@force_option
+@options.force_option
 @click.option("--greedy", is_flag=True, help="Greedy search: a beam of one.")
 @click.option("--n-best", type=click.IntRange(min=1), default=1, help="Translations a line, best first.")
 @click.option("--format", "format_", type=document_format_type, help="text, jsonl with scores, or a document's kind.")
@@ -48,11 +42,11 @@ _USABLE = 5  # BLEU below which a model has learned next to nothing
 @click.option("--alignment", is_flag=True, help="Add the word alignment in Marian's format: ' ||| 0-0 1-2'.")
 @click.option("--attention", type=path_type, help="Draw the attention weights: a .png, .svg or .html file.")
 @click.option("--by-head", is_flag=True, help="With --attention: every layer and head instead of their mean.")
-@glossary_options
+@options.glossary_options
 @click.option("--no-repeat-ngram-size", type=click.IntRange(0, 1000), help="No N tokens twice; default: the model's.")
-@mbr_options
-@model_options
-def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, **options: Any) -> None:
+@options.mbr_options
+@options.model_options
+def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, **given: Any) -> None:
     """Translate arguments, a file, or standard input line by line: N lines in, N lines out, in order.
 
     A document (.docx, .odt, .pptx, .epub, .html, .md, .srt, .vtt, .po, .xliff, .tmx, .csv) keeps its form and is
@@ -60,83 +54,140 @@ def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, *
 
     Example: mt translate "I love you very much"
     """
-    named = Path(text[0]) if len(text) == 1 and is_file(text[0]) else None
+    named = Path(text[0]) if len(text) == 1 and _is_file(text[0]) else None
     document = input_ if named is None else named
-    refuse_names(text, named)
-    kind = document_kind(document, options["format_"])
+    _refuse_names(text, named)
+    kind = _document_kind(document, given["format_"])
     if kind is not None and document is not None and not (text and input_):
-        request = search_request(options, options["greedy"])
-        translate_document(document, kind, output, request, options)
+        request = options.search_request(given)
+        _translate_document(document, kind, output, request, given)
         return
-    if options["columns"]:
+    if given["columns"]:
         raise InputError("--columns is for .csv and .tsv files", "leave it out")
     if named is not None:
         raise InputError(f"{text[0]} is a file", f"did you mean --input {text[0]}? To translate its name, pipe it in")
     if text and input_:
         raise InputError("--input and text arguments contradict each other", "give one of them")
     input_file = input_ if text or (input_ and str(input_) != "-") else Path("/dev/stdin")
-    inputs = (input_file, options["glossary"], options["prefix_file"])
-    check_output(output, *inputs, force=options["force"])
-    request = search_request(options, options["greedy"], options["n_best"])
-    drawing = options["attention"]
-    if options["alignment"] or drawing is not None:
-        _require_attention(options, text)
+    inputs = (input_file, given["glossary"], given["prefix_file"])
+    check_output(output, *inputs, force=given["force"])
+    request = options.search_request(given, given["n_best"])
+    drawing = given["attention"]
+    if given["alignment"] or drawing is not None:
+        _require_attention(given, text)
         refuse_inputs([drawing], inputs)
-    elif options["by_head"]:
+    elif given["by_head"]:
         raise InputError("--by-head belongs to --attention", "add --attention FILE, or leave it out")
-    drawn = _write_translations(text, input_, output, request, options)
+    drawn = _write_translations(text, input_, output, request, given)
     if drawing is not None:
         from mt.extras.reporting.attention_map import draw
 
-        draw(drawing, drawn, options["by_head"])
+        draw(drawing, drawn, given["by_head"])
+
+
+def _document_kind(path: Path | None, format_: str | None) -> str | None:
+    """Return the kind of a document; None for lines of text, and for what `--format text` declares as such."""
+    if format_ in ("text", "jsonl") or (not format_ and (path is None or str(path) == "-" or not path.is_file())):
+        return None
+    if path is None or str(path) == "-":
+        message = f"--format {format_} is for a document in a file, not for standard input or text arguments"
+        raise InputError(message, "give --input FILE and --output FILE")
+    from mt.extras.documents.formats import document_format
+
+    return document_format(path, format_)
+
+
+def _is_file(name: str) -> bool:
+    """Return True for the name of a file, False for a text, which may be too long for a name."""
+    return os.access(name, os.F_OK) and Path(name).is_file()
+
+
+def _refuse_names(text: tuple[str, ...], document: Path | None) -> None:
+    """Refuse names of documents among the texts to translate, where they are not the one document."""
+    from mt.extras.documents.formats import names_document
+
+    for word in text if document is None else ():
+        if names_document(word):
+            exists = _is_file(word)
+            hint = "translate one document at a time" if exists else "to translate the name itself, pipe it in"
+            raise InputError(f"{word}: {'documents are no text' if exists else 'no such file'}", hint)
+
+
+def _translate_document(path: Path, kind: str, output: Path | None, request: Any, given: dict[str, Any]) -> None:
+    """Translate a document into --output, and print what was done."""
+    if output is None or str(output) == "-":
+        hint = "add --output FILE, or translate its lines as they are with --format text"
+        raise InputError(f"{path}: a document needs a file to be written to", hint)
+    used = {**given, "n_best": given["n_best"] > 1}
+    for name in _ONLY_LINES:
+        if used[name]:
+            raise InputError(f"{options.spelled(name)} is for lines of text, not for documents", "leave it out")
+    check_output(output, path, given["glossary"], force=given["force"])
+    from mt.api.loading import load
+
+    engine = {name: given[name] for name in (*ENGINE_OPTIONS, "runs", "glossary", "keep")}
+    translator = load(given["models"], **engine, sampling=request.sampling is not None)
+    chosen = {name: given[name] for name in ("columns", "to", "source_lang")}
+    with progress(unit="sentence", desc="translating") as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total, bar.n = total, done
+            bar.refresh()
+
+        done = translator.translate_document(path, output, format_=kind, **chosen, progress=show, request=request)
+    for place, reason in done.kept:
+        log.warning("%s: %s: stays as it was: %s", path, place, reason)
+    kept = f", {len(done.kept):,} kept" if done.kept else ""
+    print_result(f"{output}: {done.segments - len(done.kept):,} segments translated{kept}")
 
 
 def _write_translations(
-    text: tuple[str, ...], input_: Path | None, output: Path | None, request: "SearchRequest", options: dict[str, Any]
+    text: tuple[str, ...], input_: Path | None, output: Path | None, request: "SearchRequest", given: dict[str, Any]
 ) -> list[Any]:
     """Translate lines in order, and return the attention weights that are to be drawn."""
     from mt.api.loading import load
+    from mt.api.translation import BLOCK_LINES
     from mt.decoding.candidates import lines_at_once
 
     n_lines = check_input(input_)
-    prefix = require_utf8(options["prefix"], "--prefix")
-    prefix_file = _prefix_file(options, input_, n_lines)
+    prefix = _prefix(given, input_, n_lines)
     one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
-    engine = {name: options[name] for name in (*ENGINE_OPTIONS, "glossary", "keep")}
-    sampled = request.sampling is not None
-    translator = load(options["models"], **engine, runs=options["runs"], one_by_one=one_by_one, sampling=sampled)
-    n_best, format_ = options["n_best"], options["format_"] or "text"
-    alignment, draws = options["alignment"], options["attention"] is not None
-    search: dict[str, Any] = {name: options[name] for name in ("to", "source_lang")} | {"request": request}
-    search |= {"scores": format_ == "jsonl" or n_best > 1, "attention": alignment or draws}
+    chosen = {name: given[name] for name in (*ENGINE_OPTIONS, "runs", "glossary", "keep")}
+    translator = load(given["models"], **chosen, one_by_one=one_by_one, sampling=request.sampling is not None)
+    n_best, format_ = given["n_best"], given["format_"] or "text"
+    alignment, draws = given["alignment"], given["attention"] is not None
+    search: dict[str, Any] = {"to": given["to"], "source_lang": given["source_lang"], "request": request}
+    search |= {"scores": format_ == "jsonl" or n_best > 1, "attention": alignment or draws, "prefix": prefix}
     drawn: list[Any] = []
     first_line = 1
-    search["prefix"] = prefix if prefix_file is None else read_lines(prefix_file)
     if sys.stderr.isatty():
         _introduce(translator)
     total = n_lines if n_lines is not None and n_lines >= _LONG and sys.stderr.isatty() else None
     block_lines = BLOCK_LINES if total is None else min(BLOCK_LINES, max(64, total // 50))  # each moves the bar
-    with writer(output) as write, _progress(total) as bar:
+    # Without a bar, its library is not imported, which takes as long as a short text.
+    bar: Any = nullcontext() if total is None else progress(total=total, unit="line", desc="translating")
+    with writer(output) as write, bar:
         for lines in input_lines(text, input_, lines_at_once(block_lines, request.n_best)):
             for result in translator.results(lines, n_best, first_line=first_line, **search):
                 write(_formatted(result, n_best, format_, alignment))
                 drawn += result.attention or () if draws else ()
             first_line += len(lines)
-            bar.update(len(lines))
+            if total is not None:
+                bar.update(len(lines))
     return drawn
 
 
-def _prefix_file(options: dict[str, Any], input_: Path | None, n_lines: int | None) -> Path | None:
-    """Return the file of prefixes, checked to have a line for each line of the input."""
-    path: Path | None = options["prefix_file"]
+def _prefix(given: dict[str, Any], input_: Path | None, n_lines: int | None) -> str | Iterator[str]:
+    """Return the prefix of all translations, or those of a file, checked to have a line for each line of the input."""
+    prefix, path = require_utf8(given["prefix"], "--prefix"), given["prefix_file"]
     if path is None:
-        return None
-    contradict(bool(options["prefix"]), "--prefix", "--prefix-file")
+        return prefix
+    contradict(bool(prefix), "--prefix", "--prefix-file")
     if n_lines is None:
         raise InputError("--prefix-file belongs to --input FILE", "name a file of lines")
     if (n_prefixes := check_input(path)) != n_lines:
         raise InputError(f"{path} has {n_prefixes} lines, and {input_} {n_lines}", "give one prefix a line")
-    return path
+    return read_lines(path)
 
 
 def _introduce(translator: "Translator") -> None:
@@ -150,30 +201,21 @@ def _introduce(translator: "Translator") -> None:
         )
 
 
-def _progress(total: int | None) -> Any:
-    """Return a progress bar, or nothing without a total: importing its library takes as long as a short text."""
-    return nullcontext(_NoBar()) if total is None else progress(total=total, unit="line", desc="translating")
-
-
-class _NoBar:
-    def update(self, n: int) -> None: ...
-
-
-def _require_attention(options: dict[str, Any], text: tuple[str, ...]) -> None:
+def _require_attention(given: dict[str, Any], text: tuple[str, ...]) -> None:
     """Choose torch, the only engine that gives attention weights; refuse options that exclude it."""
     from mt.decoding.engine import FLOAT_TYPES
 
-    drawing, compute_type = options["attention"], options["compute_type"]
+    drawing, compute_type = given["attention"], given["compute_type"]
     option = "--alignment" if drawing is None else "--attention"
-    contradict(options["engine"] == "ctranslate2", option, "--engine ctranslate2")
-    contradict(len(options["models"]) > 1, option, "several models")
-    contradict(options["n_best"] > 1, option, "--n-best")
+    contradict(given["engine"] == "ctranslate2", option, "--engine ctranslate2")
+    contradict(len(given["models"]) > 1, option, "several models")
+    contradict(given["n_best"] > 1, option, "--n-best")
     contradict(compute_type not in ("auto", *FLOAT_TYPES), option, f"--compute-type {compute_type}")
-    options["engine"] = "torch"
+    given["engine"] = "torch"
     if drawing is not None:
         from mt.extras.reporting.attention_map import check_drawable
 
-        check_drawable(drawing, options["by_head"], text)
+        check_drawable(drawing, given["by_head"], text)
         require_writable(drawing, "--attention")
 
 

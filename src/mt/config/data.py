@@ -6,16 +6,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
 from mt.config.base import LanguageCode, Line, OneOrList, Rule, Section, as_tuple, without_repeats
-from mt.config.sources import (
-    FromTrain,
-    HubDataset,
-    Source,
-    Sources,
-    TableFile,
-    TestSources,
-    ValidSources,
-    is_synthetic,
-)
+from mt.config.sources import FromTrain, HubDataset, Source, Sources, TableFile, TestSources, ValidSources, is_synthetic
 
 # A single language may be written without the list; in Python it is always a tuple.
 Languages = Annotated[
@@ -144,9 +135,6 @@ class DataConfig(Section):
 
 
 def _training_only_rules(source: Source, path: str) -> Iterator[Rule]:
-    if source.weight != 1:
-        yield Rule((path,), "has a weight, which is for training text only")
-    if getattr(source, "optional", False):
-        yield Rule((path,), "is optional, which is for training text only")
-    if is_synthetic(source):
-        yield Rule((path,), "is synthetic, which is for training text only")
+    optional = getattr(source, "optional", False)
+    used = {"has a weight": source.weight != 1, "is optional": optional, "is synthetic": is_synthetic(source)}
+    yield from (Rule((path,), f"{what}, which is for training text only") for what, is_used in used.items() if is_used)

@@ -31,11 +31,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def read_limited(path: Path) -> bytes:
-    """Return the content of a file, at most what `parse_yaml` refuses as too large.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Return the content of a file, at most what `parse_yaml` refuses as too large; `InputError` if unreadable."""
     siblings = sorted(other.name for other in path.parent.glob("*.yaml"))[:8]
     hint = f"Beside it: {', '.join(siblings)}." if siblings else ""
     with explain_read_errors(path, hint), path.open("rb") as file:

@@ -49,11 +49,7 @@ class Problem:
 
 
 def validate(tree: Mapping[str, Any]) -> tuple[Config | None, list[Problem]]:
-    """Turn a plain tree into a configuration.
-
-    Returns:
-        The configuration and an empty list, or `None` and all problems.
-    """
+    """Turn a plain tree into a configuration and an empty list, or `None` and all problems."""
     repaired = copy.deepcopy(dict(tree))
     problems: list[Problem] = []
     suspects: set[TreePath] = set()

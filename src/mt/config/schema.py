@@ -1,10 +1,11 @@
-"""The whole configuration: its sections, and the rules that span them.
+"""The whole configuration: its sections, the rules that span them, and its JSON schema.
 
 The string below each key is its reference, docs/configuration.md.
 """
 
+import json
 from collections.abc import Iterator
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, field_validator
 
@@ -22,6 +23,7 @@ EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
 OUR_FORMAT, MARIAN_FORMAT = ("<s> text </s>", "source"), ("text </s>", "source")
 _DEFAULT_MAX_LENGTH = 256  # of translations, in tokens
 _MAX_MATRIX_BYTES = 2**32
+SCHEMA_TITLE = "mt configuration"
 
 
 class Config(Section):
@@ -184,23 +186,87 @@ class Config(Section):
 
 def export_rules(config: Config, export_format: ExportFormat) -> Iterator[Rule]:
     """Yield the values of a configuration that a format cannot express."""
-    if config.model.architecture == "decoder_only":
-        reason = f"a model that is decoder_only cannot be exported as {export_format}"
-        yield Rule(("model.architecture", "exports"), reason)
-    if export_format == "huggingface" and config.model.activation == "swiglu":
-        reason = "swiglu cannot be exported as huggingface: transformers has no such translation model"
-        yield Rule(("model.activation", "exports"), reason)
-    if export_format == "huggingface" and config.model.embedding_norm:
-        reason = "a norm of embeddings cannot be exported as huggingface: the classes that are used have none"
-        yield Rule(("model.embedding_norm", "exports"), reason)
-    if export_format == "huggingface" and config.model.positions == "rotary":
-        reason = "rotary positions cannot be exported as huggingface: transformers has no such translation model"
-        yield Rule(("model.positions", "exports"), reason)
-    forms = (OUR_FORMAT,) if export_format == "argos" else (OUR_FORMAT, MARIAN_FORMAT)
-    if export_format != "ctranslate2" and (config.model.source_format, config.model.target_tag) not in forms:
-        reason = f"sentences of this form cannot be exported as {export_format}: its programs write others"
-        yield Rule(("model.source_format", "exports"), reason)
-    for key, side in (("source_lang", "source"), ("target_lang", "target")):
-        if export_format == "argos" and len(getattr(config.data, key)) > 1:
-            reason = f"a model of several {side} languages cannot be exported as argos: its packages have one each"
-            yield Rule((f"data.{key}", "exports"), reason)
+    model, data = config.model, config.data
+    huggingface, argos = export_format == "huggingface", export_format == "argos"
+    forms = (OUR_FORMAT,) if argos else (OUR_FORMAT, MARIAN_FORMAT)
+    other_form = export_format != "ctranslate2" and (model.source_format, model.target_tag) not in forms
+    no_class, one_each = ": transformers has no such translation model", ": its packages have one each"
+    no_norm = ": the classes that are used have none"
+    unfit = (
+        ("model.architecture", model.architecture == "decoder_only", "a model that is decoder_only", ""),
+        ("model.activation", huggingface and model.activation == "swiglu", "swiglu", no_class),
+        ("model.embedding_norm", huggingface and model.embedding_norm, "a norm of embeddings", no_norm),
+        ("model.positions", huggingface and model.positions == "rotary", "rotary positions", no_class),
+        ("model.source_format", other_form, "sentences of this form", ": its programs write others"),
+        ("data.source_lang", argos and len(data.source_lang) > 1, "a model of several source languages", one_each),
+        ("data.target_lang", argos and len(data.target_lang) > 1, "a model of several target languages", one_each),
+    )
+    for key, is_unfit, what, why in unfit:
+        if is_unfit:
+            yield Rule((key, "exports"), f"{what} cannot be exported as {export_format}{why}")
+
+
+def unused_keys(config: Config) -> Iterator[str]:
+    """Yield `KEY: reason` for each key whose value has no effect, or not the intended one: worth a warning."""
+    training = config.training
+    if training.warmup_steps >= training.max_steps:
+        yield (
+            f"training.max_steps: the learning rate rises for {training.warmup_steps:,} steps (training.warmup_steps) "
+            f"but training ends after {training.max_steps:,}"
+        )
+    if training.r_drop > 0 and not config.model.has_dropout:
+        yield (
+            "training.r_drop: compares two passes that differ in their dropout, but dropout is off (model.dropout), so "
+            "it only costs time"
+        )
+    if training.max_epochs is not None and 0 < training.max_epochs <= training.bidirectional_epochs:
+        yield (
+            f"training.bidirectional_epochs: covers all {training.max_epochs:,} epochs (training.max_epochs), so the "
+            "intended direction is never learned alone"
+        )
+    averages = training.final_weights in ("average", "average_best")
+    given = config.tokenizer.given is not None, "with a given tokenizer (tokenizer.file)"
+    idle = (
+        ("training", "distill_weight", not training.distill_from, "without teachers (training.distill_from)"),
+        ("training", "average_checkpoints", not averages, f"with training.final_weights: {training.final_weights}"),
+        ("data", "temperature", len(config.data.train) == 1, "with a single source in data.train"),
+        ("training", "init_tokenizer", not training.init_from, "without a model to start from (training.init_from)"),
+        ("decoding", "tune_length_penalty", config.decoding.beam_size == 1, "with a beam of 1 (decoding.beam_size)"),
+        ("tokenizer", "vocab_size", *given),
+        ("tokenizer", "train_pairs", *given),
+    )
+    for name, key, is_idle, why in idle:
+        section = getattr(config, name)
+        if is_idle and getattr(section, key) != type(section).model_fields[key].default:
+            yield f"{name}.{key}: has no effect {why}"
+
+
+def json_schema() -> str:
+    """Return the JSON schema (draft 2020-12), for editors: every key with its type, bounds and description.
+
+    Rules that span several keys are checked by `load_config` only.
+    """
+    schema = Config.model_json_schema()
+    sections = schema["properties"]
+    for name, section in sections.items():
+        section.pop("default", None)  # all of a section's keys at once; each of them names its own
+        if "$ref" in section and name not in schema["required"]:
+            # `training:` with every key below it commented out is YAML for null.
+            sections[name] = {"anyOf": [{"$ref": section.pop("$ref")}, {"type": "null"}], **section}
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **_clean(schema), "title": SCHEMA_TITLE}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _clean(node: Any) -> Any:
+    """Join the lines of descriptions, and drop pydantic's titles, which editors would show instead of them."""
+    if isinstance(node, list):
+        return [_clean(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    cleaned = {}
+    for key, value in node.items():
+        if key == "description" and isinstance(value, str):
+            cleaned[key] = " ".join(value.split())
+        elif not (key == "title" and isinstance(value, str)):
+            cleaned[key] = _clean(value)
+    return cleaned

@@ -4,13 +4,7 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Discriminator,
-    Field,
-    Tag,
-)
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from mt.config.base import (
     DELIMITER,

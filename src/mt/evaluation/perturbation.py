@@ -68,11 +68,11 @@ class PerturbationResult:
         return direction(self.source_lang, self.target_lang)
 
 
-def perturbed(text: EvalText, name: str, source_lang: str, seed: int = 1) -> tuple[EvalText, list[str]]:
+def perturbed(text: EvalText, name: str, source_lang: str) -> tuple[EvalText, list[str]]:
     """Return a text under a perturbation, a pure function of the arguments, and the span in each sentence."""
     change, languages = PERTURBATIONS[name], Languages(source_lang, text.target_lang)
     pairs = zip(text.sources, text.references, strict=True)
-    changed = [change(pair, random.Random(f"{seed} {name} {row}"), languages) for row, pair in enumerate(pairs)]
+    changed = [change(pair, random.Random(f"1 {name} {row}"), languages) for row, pair in enumerate(pairs)]
     sources, references = [pair[0] for pair, _ in changed], [pair[1] for pair, _ in changed]
     return replace(text, sources=sources, references=references), [span for _, span in changed]
 
@@ -82,12 +82,8 @@ def evaluate_perturbed(
 ) -> list[PerturbationResult]:
     """Translate and score each text clean and under each perturbation.
 
-    Args:
-        translator: of the model.
-        texts: a test set, by language.
-        options: of the search.
-        source_lang: the language of the sources, for their case, where the texts do not say it.
-        tokenize: sacreBLEU's tokenizer, or auto.
+    `source_lang` is the language of the sources, for their case, where the texts do not say it; `tokenize` is
+    sacreBLEU's tokenizer, or auto.
     """
     results: list[PerturbationResult] = []
     for text in texts:
@@ -120,10 +116,11 @@ def perturbations_table(results: Sequence[PerturbationResult], signature: str) -
 def perturbations_json(results: Sequence[PerturbationResult], signature: str) -> dict[str, Any]:
     """Return results as a JSON object."""
     rows = [
-        {key: round(value, 4) if isinstance(value, float) else value for key, value in asdict(r).items()}
-        for r in results
+        {
+            key: round(value, 4) if isinstance(value, float) else value
+            for key, value in asdict(result).items()
+            if key != "source_lang" or value
+        }
+        for result in results
     ]
-    for row in rows:
-        if not row["source_lang"]:
-            del row["source_lang"]
     return {"perturbations": rows, "signature": signature}

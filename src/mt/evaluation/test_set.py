@@ -141,9 +141,7 @@ def results_table(results: Sequence[MethodResult]) -> str:
     if by_source:
         rows += _mean_rows(results)
     hidden = set() if len({result.direction for result in results}) > 1 else {"language"}
-    hidden |= set() if any("comet" in result.scores.signatures for result in results) else {"COMET"}
-    hidden |= set() if any(result.wrong_language is not None for result in results) else {"wrong language %"}
-    hidden |= set() if any(result.terms is not None for result in results) else {"terms %"}
+    hidden |= {name for name in ("COMET", "wrong language %", "terms %") if all(row[name] == "-" for row in rows)}
     header = [name for name in rows[0] if name not in hidden]
     names = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER", "comet": "COMET"}
     signatures = [f"{names[metric]}: {signature}" for r in results for metric, signature in r.scores.signatures.items()]

@@ -7,7 +7,7 @@ import torch
 
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config
-from mt.config.unused import unused_keys
+from mt.config.schema import unused_keys
 from mt.console import log
 from mt.data.augmented_corpus import AugmentedCorpus, languages_of
 from mt.data.batching import TrainingCorpus
@@ -27,8 +27,8 @@ from mt.pipeline.data import sample_text
 from mt.storage.run_dir import RunDir
 from mt.system.distributed import SINGLE_PROCESS, Distributed
 from mt.text.languages import BACK_TRANSLATION_TAG
+from mt.training.metrics_log import refuse_missing_wandb
 from mt.training.sharding import refuse_unsharded
-from mt.training.trackers import refuse_missing_wandb
 from mt.training.trainer import Trainer
 from mt.training.validation import Validator
 

@@ -44,14 +44,7 @@ def swapped_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator
 
 
 class FinalWeights:
-    """The weights that a training ends with: the last, the best, or a mean of checkpoints.
-
-    Args:
-        settings: choose among them.
-        save_every: the steps between two checkpoints.
-        checkpoints: hold earlier weights.
-        state: the training's state.
-    """
+    """The weights that a training ends with: the last, the best, or a mean of checkpoints, `save_every` steps apart."""
 
     def __init__(self, settings: TrainingConfig, save_every: int, checkpoints: Checkpoints, state: TrainState) -> None:
         self._kind, self._count = settings.final_weights, settings.average_checkpoints

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -15,18 +14,15 @@ from mt.storage import atomic
 from mt.storage.manifest import DamagedError, verify
 from mt.storage.run_dir import CheckpointDir, RunDir
 from mt.system.distributed import SINGLE_PROCESS, Distributed
-from mt.training.muon import CombinedOptimizer
+from mt.training.muon import AnyOptimizer
 from mt.training.sharding import distribute_like, full_tensor, is_sharded
 from mt.training.train_state import TrainState
 
 
 class Checkpoints:
-    """The checkpoints of one run.
+    """The checkpoints of one run, which rank 0 writes, and from which any number of ranks can resume.
 
-    Args:
-        run: the run.
-        distributed: the ranks of this training; rank 0 writes, and any number of ranks can resume.
-        origin: digests of the data and the tokenizer, which each checkpoint records.
+    Each records the `origin`: digests of the data and the tokenizer.
     """
 
     def __init__(
@@ -41,20 +37,9 @@ class Checkpoints:
         return self._run.checkpoint_steps()
 
     def save(
-        self,
-        state: TrainState,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer | CombinedOptimizer,
-        average: Mapping[str, Tensor] | None = None,
+        self, state: TrainState, model: nn.Module, optimizer: AnyOptimizer, average: Mapping[str, Tensor] | None = None
     ) -> None:
-        """Write a checkpoint of the current step.
-
-        Args:
-            state: the training's state.
-            model: its weights are saved.
-            optimizer: its moments are saved.
-            average: the moving average of the weights, if there is one.
-        """
+        """Write a checkpoint of the state's step, with the moving average of the weights if there is one."""
         parameters = dict(model.named_parameters())
         weights = self._gathered({name: parameter.detach() for name, parameter in parameters.items()})
         moments = self._gathered(
@@ -92,8 +77,7 @@ class Checkpoints:
     def newest(self) -> int | None:
         """Return the step of the newest undamaged checkpoint, after moving damaged newer ones out of the way.
 
-        Returns:
-            the step, the same in all ranks; None if there never was a checkpoint.
+        It is the same in all ranks; None if there never was a checkpoint.
 
         Raises:
             MachineError: there are checkpoints, but none is usable, or one cannot be read.
@@ -126,11 +110,7 @@ class Checkpoints:
         log.warning("%s: set aside as %s", folder, target.name)
 
     def load(
-        self,
-        step: int,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer | CombinedOptimizer,
-        average: Mapping[str, Tensor] | None = None,
+        self, step: int, model: nn.Module, optimizer: AnyOptimizer, average: Mapping[str, Tensor] | None = None
     ) -> TrainState:
         """Load a checkpoint into a model, its optimiser, and the moving average of its weights.
 
@@ -157,11 +137,7 @@ class Checkpoints:
         return state
 
     def weights(self, steps: list[int], averaged: bool = False) -> dict[str, Tensor]:
-        """Average the weights of some checkpoints.
-
-        Args:
-            steps: the checkpoints' steps.
-            averaged: average their moving averages instead.
+        """Average the weights of the checkpoints of some steps, or their moving averages.
 
         Raises:
             MachineError: one of them is damaged or cannot be read.

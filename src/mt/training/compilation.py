@@ -28,7 +28,8 @@ def compile_layers(model: TranslationModel, setting: bool | Literal["auto"], pre
     Raises:
         MachineError: it was asked for and cannot be done on this machine.
     """
-    if setting is False or (setting == "auto" and not (model.device.type == "cuda" and _is_wide(model))):
+    is_wide = model.output.in_features >= _MIN_WIDTH
+    if setting is False or (setting == "auto" and not (model.device.type == "cuda" and is_wide)):
         return
     if problem := _problem(model.device):
         if setting == "auto":
@@ -46,10 +47,6 @@ def compile_layers(model: TranslationModel, setting: bool | Literal["auto"], pre
     for layer in model.blocks:
         # Not the whole call, since FSDP's hooks around `forward` gather and free its weights.
         train_with(layer, torch.compile(layer.forward, dynamic=True))
-
-
-def _is_wide(model: TranslationModel) -> bool:
-    return model.output.in_features >= _MIN_WIDTH
 
 
 def train_with(layer: nn.Module, forward: Callable[..., Tensor]) -> None:
@@ -73,11 +70,7 @@ def _reason(error: Exception) -> str:
 
 
 def refuse_uncompilable(error: Exception) -> None:
-    """Explain an error of torch.compile in the middle of a training.
-
-    Raises:
-        MachineError: it is such an error.
-    """
+    """Raise a `MachineError` if an error in the middle of a training is one of torch.compile."""
     if type(error).__module__.startswith(("torch._dynamo.", "torch._inductor.")):
         raise MachineError(
             f"training.compile: torch.compile failed: {_reason(error)}",

@@ -1,24 +1,22 @@
-"""The metrics log: one JSON object per event, and the same numbers for experiment trackers."""
+"""The metrics log: one JSON object per event, and the same numbers for TensorBoard and Weights & Biases."""
 
+import importlib.util
 import json
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mt.config import Config
+from mt.config import Config, TrainingConfig
+from mt.errors import InputError
 from mt.storage import atomic
 from mt.storage.run_dir import RunDir
-from mt.training.trackers import TensorBoard, WeightsAndBiases, trackers
 
 
 class MetricsLog:
     """An append-only log. After a crash, events of lost steps stay, and a `resume` event follows them.
 
-    Args:
-        run: the run.
-        config: names the trackers.
-        silent: write nothing, as in other ranks than 0.
-        listener: called with each event that was written.
+    Other ranks than 0 are `silent`; the `listener` is called with each event that was written.
     """
 
     def __init__(
@@ -52,3 +50,87 @@ class MetricsLog:
     def close(self) -> None:
         for tracker in self._trackers or []:
             tracker.close()
+
+
+def trackers(run: RunDir, config: Config) -> "list[TensorBoard | WeightsAndBiases]":
+    """Start the configured trackers; TensorBoard only if it is installed."""
+    started: list[TensorBoard | WeightsAndBiases] = []
+    if config.training.tensorboard and importlib.util.find_spec("tensorboard"):
+        started.append(TensorBoard(run))
+    if config.training.wandb:
+        started.append(WeightsAndBiases(run, config))
+    return started
+
+
+class TensorBoard:
+    """Curves in the run folder's tensorboard/."""
+
+    def __init__(self, run: RunDir) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._folder = run.tensorboard
+        with atomic.explained(self._folder):
+            self._writer: Any = SummaryWriter(str(self._folder))
+
+    def write(self, event: str, step: int, numbers: Mapping[str, float]) -> None:
+        with atomic.explained(self._folder):
+            for name, value in numbers.items():
+                self._writer.add_scalar(f"{event}/{name}", value, step)
+
+    def close(self) -> None:
+        with atomic.explained(self._folder):
+            self._writer.close()
+
+
+def refuse_missing_wandb(training: TrainingConfig) -> None:
+    """Raise an `InputError` if a configuration needs the package `wandb` and it cannot be imported."""
+    if training.wandb:
+        try:
+            # A folder `wandb`, as the package itself writes, can be imported, too.
+            importlib.import_module("wandb").init  # noqa: B018
+        except (ImportError, AttributeError) as error:
+            raise InputError(
+                f"training.wandb: the package wandb cannot be imported ({error})",
+                "pip install 'mt-train[wandb]', or set it to false",
+            ) from None
+
+
+class WeightsAndBiases:
+    """A run on Weights & Biases; a resumed training continues the same run.
+
+    It sends the configuration, the numbers and the package's own facts about the machine; nothing with
+    WANDB_MODE=offline.
+
+    Raises:
+        InputError: it cannot be started, without a login, say.
+    """
+
+    def __init__(self, run: RunDir, config: Config) -> None:
+        wandb: Any = importlib.import_module("wandb")
+        if not run.wandb_id.is_file():
+            atomic.write_text(run.wandb_id, secrets.token_hex(4))
+        project = config.training.wandb if isinstance(config.training.wandb, str) else "mt"
+        try:
+            self._run = wandb.init(
+                project=project,
+                name=config.name,
+                id=run.wandb_id.read_text(encoding="utf-8").strip(),
+                resume="allow",
+                dir=str(run.root),
+                config=config.model_dump(),
+                settings=wandb.Settings(console="off", disable_git=True, save_code=False),
+            )
+        except wandb.errors.Error as error:
+            raise InputError(
+                f"training.wandb: Weights & Biases does not start: {str(error).splitlines()[0]}",
+                "run `wandb login`; or set WANDB_MODE=offline, and run `wandb sync` later",
+            ) from None
+        # After a crash, steps are repeated, which W&B's own step counter does not allow.
+        self._run.define_metric("step", hidden=True)
+        self._run.define_metric("*", step_metric="step")
+
+    def write(self, event: str, step: int, numbers: Mapping[str, float]) -> None:
+        self._run.log({"step": step, **{f"{event}/{name}": value for name, value in numbers.items()}})
+
+    def close(self) -> None:
+        self._run.finish()

@@ -43,9 +43,7 @@ class Muon(torch.optim.Optimizer):
 
     Args:
         weights: from `matrices`.
-        lr: the learning rate.
-        momentum: the coefficient of Nesterov momentum.
-        weight_decay: decoupled, times the learning rate.
+        lr, momentum, weight_decay: of Nesterov momentum; the decay is decoupled, times the learning rate.
 
     Attributes:
         found_inf: as of torch's fused optimisers, a scalar on the device: with 1.0 a step changes nothing, with 0.0 all
@@ -135,3 +133,6 @@ class CombinedOptimizer:
     def zero_grad(self, set_to_none: bool = True) -> None:
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none)
+
+
+AnyOptimizer = torch.optim.Optimizer | CombinedOptimizer

@@ -10,12 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from mt.config import TrainingConfig
 from mt.model.attention import Links
 from mt.model.build import TranslationModel
-from mt.model.loss import (
-    fused_cross_entropy,
-    fused_distillation_cross_entropy,
-    fused_r_drop_cross_entropy,
-    with_bias,
-)
+from mt.model.loss import fused_cross_entropy, fused_distillation_cross_entropy, fused_r_drop_cross_entropy, with_bias
 from mt.model.packing import Packing
 from mt.model.transformer import Transformer
 from mt.training.compilation import compile_layers, train_with
@@ -46,8 +41,10 @@ class Objective(nn.Module):
         self._distill_weight = config.distill_weight
         self._states: Callable[[Tensor, Tensor, Packing, Packing], Tensor] = model.states
         compile_layers(model, config.compile, precision)
-        if config.recompute:
-            _recompute_layers(model)
+        # Each layer keeps only its input for the backward pass, which computes the rest again, with the same dropout
+        # (Chen et al. 2016, arXiv:1604.06174).
+        for layer in model.blocks if config.recompute else ():
+            train_with(layer, partial(checkpoint, layer.forward, use_reentrant=False))
 
     def forward(
         self, src_tokens: Tensor, tgt_in: Tensor, labels: Tensor, src: Packing, tgt: Packing, *links: Tensor
@@ -78,12 +75,3 @@ class Objective(nn.Module):
                 states, weight, labels, self._smoothing, taught, self._distill_weight
             )
         return fused_cross_entropy(states, weight, labels, self._smoothing)
-
-
-def _recompute_layers(model: TranslationModel) -> None:
-    """Let each layer keep only its input for the backward pass, which computes the rest again, with the same dropout.
-
-    After Chen et al. 2016, arXiv:1604.06174.
-    """
-    for layer in model.blocks:
-        train_with(layer, partial(checkpoint, layer.forward, use_reentrant=False))

@@ -1,18 +1,44 @@
-"""The optimiser and its learning-rate schedules."""
+"""The optimiser and its learning-rate schedules.
+
+torch's Adam and AdamW are used without torch._dynamo, whose import takes as long as that of torch. Their `step` and the
+bookkeeping of every optimiser (`add_param_group`, `zero_grad`, `state_dict`, ...) import it at the first call, to
+exclude themselves from compilation. No optimiser is compiled here: `training.compile` is about layers.
+"""
 
 import math
+from inspect import unwrap
 
 import torch
 from torch import nn
 
 from mt.config import TrainingConfig
-from mt.training.adam import Adam, AdamW
-from mt.training.muon import CombinedOptimizer, Muon, matrices
+from mt.training.muon import AnyOptimizer, CombinedOptimizer, Muon, matrices
 
 MUON_MOMENTUM = 0.95
 
 
-def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer | CombinedOptimizer:
+class Adam(torch.optim.Adam):
+    """Adam (Kingma and Ba 2015, arXiv:1412.6980)."""
+
+    step = torch.no_grad()(unwrap(torch.optim.Adam.step))
+
+
+class AdamW(torch.optim.AdamW):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv:1711.05101)."""
+
+    step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
+
+
+def _skip_dynamo_in_bookkeeping() -> None:
+    for method in vars(torch.optim.Optimizer).values():
+        if plain := getattr(method, "__wrapped__", None):
+            vars(plain).setdefault("__dynamo_disable", plain)
+
+
+_skip_dynamo_in_bookkeeping()
+
+
+def make_optimizer(model: nn.Module, config: TrainingConfig) -> AnyOptimizer:
     """Build fused Adam or AdamW; or Muon for the matrices of the blocks, with AdamW for the other parameters."""
     kind = Adam if config.optimizer == "adam" else AdamW
     weights = [each for each in matrices(model) if each[0].requires_grad] if config.optimizer == "muon" else []

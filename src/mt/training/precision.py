@@ -39,7 +39,8 @@ def choose_precision(config: Config, model: TranslationModel, run: RunDir, distr
     """
     wanted, device = config.training.precision, model.device
     if wanted != "auto":
-        if distributed.is_main and not _is_native(wanted, device):
+        is_native = {"fp32": True, "bf16": has_bf16(device), "fp16": has_fp16(device)}[wanted]
+        if distributed.is_main and not is_native:
             log.warning(
                 "training.precision: this %s emulates %s, so fp32 may be faster",
                 "processor" if device.type == "cpu" else f"{device.type} device",
@@ -47,10 +48,6 @@ def choose_precision(config: Config, model: TranslationModel, run: RunDir, distr
             )
         return wanted
     return distributed.broadcast(_recorded_choice(config, model, run) if distributed.is_main else "")
-
-
-def _is_native(precision: str, device: torch.device) -> bool:
-    return {"fp32": True, "bf16": has_bf16(device), "fp16": has_fp16(device)}[precision]
 
 
 def _recorded_choice(config: Config, model: TranslationModel, run: RunDir) -> str:
@@ -104,9 +101,6 @@ class LossScale:
 
     It halves after an update that was not finite, and doubles after 2,000 finite ones. The numbers stay on the device,
     so that nothing waits for it.
-
-    Args:
-        device: of the gradients.
     """
 
     INITIAL, INTERVAL = 2.0**16, 2000

@@ -15,11 +15,7 @@ from mt.training.precision import DTYPES
 
 
 def refuse_unsharded(config: TrainingConfig, distributed: Distributed) -> None:
-    """Refuse several processes that would each train their own model.
-
-    Raises:
-        InputError: there are several processes and `training.sharding` is none.
-    """
+    """Raise an `InputError` for several processes that would each train their own model (`training.sharding: none`)."""
     if distributed.world_size > 1 and config.sharding == "none":
         raise InputError(
             f"training.sharding: it is none, but {distributed.world_size} processes were started",

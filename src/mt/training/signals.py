@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import time
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 # torchrun forwards a signal that the terminal or the job scheduler sends to all processes, and both the kernel and the
@@ -39,9 +39,7 @@ class StopRequest:
             self._previous[number] = signal.signal(number, self._record)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 

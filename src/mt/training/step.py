@@ -208,11 +208,7 @@ def seed_dropout(seed: int, *position: int) -> None:
 
 
 def _refuse_nondeterminism(error: Exception) -> None:
-    """Explain torch's error about an operator that is not deterministic.
-
-    Raises:
-        InputError: it is such an error.
-    """
+    """Raise an `InputError` if an error is torch's about an operator that is not deterministic."""
     operator, found, _ = str(error).partition(" does not have a deterministic implementation")
     if found:
         raise InputError(

@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -23,31 +23,27 @@ def losses_text(means: Mapping[str, float], digits: int) -> str:
     return f"loss {means['loss']:.{digits}f}{guided}"
 
 
-class AsyncRead:
-    """A copy from the device to the CPU that does not stall the device."""
+def _read_later(numbers: Tensor) -> Callable[[], list[float]]:
+    """Copy numbers to the CPU without stalling the device; the function returned waits for them."""
+    if numbers.device.type != "cuda":
+        return numbers.tolist
+    copy = torch.empty_like(numbers, device="cpu", pin_memory=True).copy_(numbers, non_blocking=True)
+    arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    arrived.record()
 
-    def __init__(self, numbers: Tensor) -> None:
-        self._numbers, self._arrived = numbers, None
-        if numbers.device.type == "cuda":
-            self._numbers = torch.empty_like(numbers, device="cpu", pin_memory=True)
-            self._numbers.copy_(numbers, non_blocking=True)
-            self._arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._arrived.record()
+    def wait() -> list[float]:
+        arrived.synchronize()
+        values: list[float] = copy.tolist()
+        return values
 
-    def get(self) -> list[float]:
-        """Wait for the copy and return the numbers."""
-        if self._arrived is not None:
-            self._arrived.synchronize()
-        numbers: list[float] = self._numbers.tolist()
-        return numbers
+    return wait
 
 
 class StepResults:
     """Counts skipped updates, stops a diverging training, and sums losses for the log.
 
     Args:
-        state: counts skipped updates.
-        metrics: records them.
+        state, metrics: count and record skipped updates.
         late: read a step's results only after the next step was launched, so that the device never waits.
         scales_loss: the loss has a scale, which may have to fall several times before an update is finite.
     """
@@ -55,12 +51,16 @@ class StepResults:
     def __init__(self, state: TrainState, metrics: MetricsLog, late: bool, scales_loss: bool = False) -> None:
         self._state, self._metrics, self._late = state, metrics, late
         self._max_skipped = MAX_SKIPPED_IN_A_ROW + scales_loss * _LOSS_SCALE_HALVINGS
-        self._unread: deque[tuple[int, StepLoss, AsyncRead]] = deque()
+        self._unread: deque[tuple[int, StepLoss, Callable[[], list[float]]]] = deque()
         self._clear()
+
+    def _clear(self) -> None:
+        self._losses = [0.0, 0.0, 0.0]  # loss, negative log-likelihood, and alignment
+        self._n_target = self._n_tokens = 0
 
     def add(self, step: int, loss: StepLoss, gradient_norm: Tensor) -> None:
         """Queue a step's results; raises as `flush` does."""
-        self._unread.append((step, loss, AsyncRead(torch.cat([loss.sums, gradient_norm[None]]))))
+        self._unread.append((step, loss, _read_later(torch.cat([loss.sums, gradient_norm[None]]))))
         self.flush(keep=int(self._late))
 
     def flush(self, keep: int = 0) -> None:
@@ -71,38 +71,29 @@ class StepResults:
         """
         while len(self._unread) > keep:
             step, counts, read = self._unread.popleft()
-            loss, nll, alignment, norm = read.get()
-            if math.isfinite(loss) and math.isfinite(norm):
+            *losses, norm = read()
+            if math.isfinite(losses[0]) and math.isfinite(norm):
                 self._state.skipped_in_a_row = 0
-                self._loss += loss
-                self._nll += nll
-                self._alignment += alignment
+                self._losses = [total + new for total, new in zip(self._losses, losses, strict=True)]
                 self._n_target += counts.n_target
                 self._n_tokens += counts.n_tokens
             else:
-                self._count_skipped(step, loss, norm)
+                self._count_skipped(step, losses[0], norm)
 
     def summary(self, seconds: float) -> dict[str, float]:
-        """Average over the updates since the last summary; empty if all were skipped.
-
-        Args:
-            seconds: the duration of the steps.
-        """
+        """Average over the updates since the last summary, in so many seconds; empty if all were skipped."""
         self.flush()
         if self._n_target == 0:
             return {}
+        loss, nll, alignment = (total / self._n_target for total in self._losses)
         means = {
-            "loss": self._loss / self._n_target,
-            "perplexity": math.exp(min(self._nll / self._n_target, 700.0)),
-            **({"alignment_loss": self._alignment / self._n_target} if self._alignment else {}),
+            "loss": loss,
+            "perplexity": math.exp(min(nll, 700.0)),
+            **({"alignment_loss": alignment} if alignment else {}),
             "tokens_per_second": self._n_tokens / seconds,
         }
         self._clear()
         return means
-
-    def _clear(self) -> None:
-        self._loss = self._nll = self._alignment = 0.0
-        self._n_target = self._n_tokens = 0
 
     def _count_skipped(self, step: int, loss: float, norm: float) -> None:
         state = self._state

@@ -49,11 +49,9 @@ class TrainState:
     loss_scale: tuple[float, int] | None = None
 
     def record_validation(self, score: float, count: int) -> None:
-        """Rank the score of the present step.
+        """Rank the score of the present step, and keep so many of the best.
 
-        Args:
-            score: higher is better; a later score must be better to come before an earlier one.
-            count: how many of the best to keep.
+        Higher is better; a later score must be better to come before an earlier one.
         """
         self.validated_step = self.step
         self.bad_validations += 1

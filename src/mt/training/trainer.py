@@ -208,7 +208,7 @@ class Trainer:
         if self.train_step.loss_scale is not None:
             self.state.loss_scale = self.train_step.loss_scale.state()
         self.checkpoints.save(self.state, self.model, self.optimizer, average)
-        self._saved = self._checkpoint_id()
+        self._saved = self.state.step, self.state.validated_step
         self.checkpoints.prune(self.settings.keep_checkpoints, self.final_weights.needed())
 
     def _weights(self) -> Mapping[str, Tensor]:
@@ -249,18 +249,11 @@ class Trainer:
         return self.state.validated_step != self.state.step
 
     def _save_unless_saved(self) -> None:
-        if self._saved != self._checkpoint_id():
+        if self._saved != (self.state.step, self.state.validated_step):
             self.save()
 
-    def _checkpoint_id(self) -> tuple[int, int]:
-        return self.state.step, self.state.validated_step
-
     def _check_signal(self, stop: StopRequest) -> None:
-        """Stop all ranks after the same step; a signal may reach them between different steps.
-
-        Raises:
-            StoppedError: a signal came.
-        """
+        """Stop all ranks after the same step by a `StoppedError`; a signal may reach them between different steps."""
         if not self.distributed.any(stop.signal is not None):
             return
         number = stop.signal or signal.SIGTERM

@@ -44,10 +44,7 @@ class Validation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields of the event in metrics.jsonl."""
-        content = asdict(self)
-        if not self.bleu_by_pair:
-            del content["bleu_by_pair"]
-        return content
+        return {key: value for key, value in asdict(self).items() if key != "bleu_by_pair" or value}
 
     def log(self, step: int, is_best: bool) -> None:
         """Log the scores and the samples, shortened; the metrics log has them in full."""

@@ -269,7 +269,7 @@ def test_cleaning_drops_pairs_with_low_scores(scored: Path) -> None:
     [
         (["--min-score", "1"], "add --scores"),
         (["--scores", "scores", "--min-score", "nan"], "nan is not a number"),
-        (["--by", "dual"], "--by select by scores"),
+        (["--by", "dual"], "--by and --drop low-score select by scores"),
         (["--scores", "nowhere"], "nowhere: no finished scores in it"),
         (["--scores", "scores", "--keep-share", "3:0.5"], "data.train has no source 3"),
         (["--scores", "scores", "--keep-share", "1.5"], "at most 1"),

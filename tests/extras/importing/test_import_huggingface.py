@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 
 from engine_helpers import ENGLISH, GERMAN, sentences
 from import_helpers import m2m_100, marian, mbart, nllb, teach
-from mt.api.importing import import_model
+from mt.api.conversion import import_model
 from mt.bundle.load_translator import OpenedModel, open_model
 from mt.data.sentence_format import framed
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS

@@ -19,7 +19,7 @@ from conftest import made_once, write_corpus
 from data_helpers import make_data_config, write_lines
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, load_config, parse_config
-from mt.config.json_schema import json_schema
+from mt.config.schema import json_schema
 from mt.config.yaml_tree import parse_yaml
 from mt.extras.planning import first_config
 from mt.extras.planning.corpus_sample import MAX_SAMPLE, CorpusSample, sample_corpus, train_on_sample

@@ -8,7 +8,6 @@ import html
 import json
 import warnings
 from collections.abc import Sequence
-from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,15 +16,13 @@ from mt.console import log
 from mt.data.tokenizer import SPACE
 from mt.decoding.attention_weights import Attention
 from mt.errors import InputError
+from mt.extras.reporting.html import web_file
 from mt.storage import atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_WEB = files("mt.extras.reporting") / "web"
-_PAGE, STYLE, SCRIPT = (
-    (_WEB / name).read_text(encoding="utf-8") for name in ("attention.html", "attention.css", "attention.js")
-)
+_PAGE, STYLE, SCRIPT = map(web_file, ("attention.html", "attention.css", "attention.js"))
 SUFFIXES = (".png", ".svg", ".html")
 _MAX_GRID = 64  # maps in an image; more would be illegible
 _MAX_LABELS = 60  # tokens; more labels would overlap

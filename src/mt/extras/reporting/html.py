@@ -26,7 +26,7 @@ def page(
         f'<section id="part-{n}"><h2>{html.escape(name)}</h2>{content}</section>'
         for n, (name, content) in enumerate(written)
     )
-    style, script = style + _read("report.css"), _read("charts.js") + script
+    style, script = style + web_file("report.css"), web_file("charts.js") + script
     window, title, subtitle = map(html.escape, (window, title, subtitle))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -38,7 +38,8 @@ def page(
     )
 
 
-def _read(name: str) -> str:
+def web_file(name: str) -> str:
+    """Return a file of the folder `web`."""
     return (files("mt.extras.reporting") / "web" / name).read_text(encoding="utf-8")
 
 

@@ -149,13 +149,11 @@ def _curves(data: RunData) -> str:
         points = [(event["step"], event[key]) for event in events if isinstance(event.get(key), int | float)]
         return Line(name, [x for x, _ in points], [y for _, y in points])
 
+    bleu = [line("BLEU", valid, "bleu")]
     loss = [line("training", train, "loss"), line("validation", valid, "loss")]
     perplexity = [line("training", train, "perplexity"), line("validation", valid, "perplexity")]
     return figures(
-        (
-            "BLEU on the validation set, greedy",
-            line_chart("Validation BLEU", "step", [line("BLEU", valid, "bleu")]),
-        ),
+        ("BLEU on the validation set, greedy", line_chart("Validation BLEU", "step", bleu)),
         ("Loss, nats a token (training's is smoothed)", line_chart("Loss", "step", loss)),
         ("Perplexity", line_chart("Perplexity", "step", perplexity, logarithmic=True)),
         ("Learning rate", line_chart("Learning rate", "step", [line("rate", train, "learning_rate")])),

@@ -156,14 +156,6 @@ def judge(data: RunData) -> Verdict | None:
     return Verdict(facts.bleu, words, caveat, reasons, reasons[0].advice if reasons else read)
 
 
-def _limits(data: RunData) -> list[str]:
-    """Return the keys that would end a training again, were max_steps alone raised."""
-    training = data.config.training
-    limits = [key for key in ("minutes", "max_epochs") if getattr(training, key) is not None]
-    # Without these, only patience ends a training before its last step.
-    return limits if limits or data.steps >= training.max_steps else ["patience"]
-
-
 def _facts(data: RunData, tests: list[TestSet]) -> Facts:
     curve = [(e["step"], e["bleu"]) for e in data.of_kind("validation") if e.get("bleu") is not None]
     early, late = ([bleu for step, bleu in curve if (step > 0.75 * data.steps) == late] for late in (False, True))
@@ -175,12 +167,16 @@ def _facts(data: RunData, tests: list[TestSet]) -> Facts:
     pairs = data.pairs.get("train")
     trained = [test.scores["bleu"] for test in tests if not test.scores.get("zero_shot")]
     bleu = trained or [test.scores["bleu"] for test in tests]
+    training = data.config.training
+    limits = [key for key in ("minutes", "max_epochs") if getattr(training, key) is not None]
+    if not limits and data.steps < training.max_steps:  # only patience ends a training without these so early
+        limits = ["patience"]
     wrong = [test.scores["wrong_language"] for test in tests if "wrong_language" in test.scores]
     return Facts(
         bleu=sum(bleu) / len(bleu),
         pairs=pairs,
         passes=passes,
-        lifted="".join(f"--set training.{key}=null " for key in _limits(data)),
+        lifted="".join(f"--set training.{key}=null " for key in limits),
         longer=data.steps * max(2, 20 // ((passes or 0) + 1) if (pairs or 0) < 1_000_000 else 2),
         gain=max(late) - max(early) if early and late else None,
         lost=dict(curve).get(0, 0.0) - max((bleu for step, bleu in curve if step), default=100.0),

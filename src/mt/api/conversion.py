@@ -1,10 +1,16 @@
-"""Export from Python: a model in the form that other software reads."""
+"""Export and import from Python: models in the form of other software."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from mt.api.loading import ModelPath, find_models
+from mt.bundle.load_translator import read_config
+from mt.data.eval_texts import read_texts
 from mt.errors import InputError
+from mt.evaluation.texts import has_split, owner, pair_text
+from mt.extras.importing.importing import find_folder
+from mt.storage.output_path import require_replaceable
 
 
 def export(
@@ -39,13 +45,9 @@ def export(
     Raises:
         InputError: the format cannot hold this model, the export loses more than `max_loss`, or `output` is in use.
     """
-    from mt.bundle.load_translator import read_config
-    from mt.data.eval_texts import read_texts
-    from mt.evaluation.texts import has_split, owner, pair_text
     from mt.extras.export.common import parse_format
     from mt.extras.export.exporting import check_options, require_packages
     from mt.extras.export.exporting import export as write
-    from mt.storage.output_path import require_replaceable
 
     if (source is None) != (reference is None):
         raise InputError("source and reference go together", "give both, or neither for the run's validation set")
@@ -66,3 +68,40 @@ def export(
     else:
         texts = read_texts(run, "valid", data) if run is not None and has_split(run, "valid") else []
     return write(folder, known_format, Path(output), texts, quantization, max_loss, check)
+
+
+def import_model(
+    model: str | Path,
+    output: str | Path,
+    *,
+    source_lang: str | Sequence[str] | None = None,
+    target_langs: str | Sequence[str] = (),
+    prune: str | Path | Sequence[str | Path] = (),
+    force: bool = False,
+) -> str:
+    """Write a model folder with the weights and the tokenizer of a model of other software.
+
+    Args:
+        model: a Hugging Face folder of MarianMT, M2M-100, NLLB, mBART or our own export, or its name on the hub; a
+            folder with Marian's .npz, or that file; a folder of CTranslate2.
+        output: the folder to write; it appears when it is complete.
+        source_lang: the language to translate from, or several, where the model knows several.
+        target_langs: the language to translate into, or several; empty: all that it knows.
+        prune: a text file, or several; only the pieces that they need remain in the vocabulary, and `model` may be a
+            model folder with a SentencePiece tokenizer.
+        force: replace an earlier import.
+
+    Returns:
+        the languages and where the model is, a line each.
+
+    Raises:
+        InputError: it is no such model, its files do not fit together, or `output` is in use.
+    """
+    from mt.extras.importing.importing import import_folder
+
+    folder = find_folder(str(model))
+    corpus = [Path(path) for path in ([prune] if isinstance(prune, str | Path) else prune)]
+    check = partial(require_replaceable, Path(output), "mt import", "imported", [folder, *corpus], force)
+    check()
+    sources, targets = ([code] if isinstance(code, str) else code or () for code in (source_lang, target_langs))
+    return import_folder(folder, Path(output), str(model), (sources, targets), corpus, check)

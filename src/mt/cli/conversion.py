@@ -1,4 +1,4 @@
-"""`mt export`."""
+"""`mt export` and `mt import`: models in the form of other software."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from mt.cli.completion import languages, one_of
-from mt.cli.options import debug_option, model_option, path_type, runs_option
+from mt.cli.options import common_options, debug_option, model_option, path_type
 from mt.cli.text import print_result
 
 
@@ -21,8 +21,7 @@ from mt.cli.text import print_result
 @click.option("--force", is_flag=True, help="Replace an earlier export.")
 @click.option("--to", metavar="LANG", shell_complete=languages, help="Language of --reference, if there are several.")
 @click.option("--from", "source_lang", metavar="LANG", help="Language of --source, where a tag names it.")
-@runs_option
-@debug_option
+@common_options
 def export_command(format_: str, model: Path | None, output: Path, **options: Any) -> None:
     """Write a model for other software.
 
@@ -31,6 +30,33 @@ def export_command(format_: str, model: Path | None, output: Path, **options: An
 
     Example: mt export huggingface --model runs/demo --output demo-en-it
     """
-    from mt.api.exporting import export
+    from mt.api.conversion import export
 
     print_result(export(format_, output, model, **options))
+
+
+@click.command(name="import")
+@click.argument("model")
+@click.option("--output", type=path_type, required=True, help="The model folder to write.")
+@click.option("--from", "source_lang", metavar="LANG", multiple=True, help="Source language; may be repeated.")
+@click.option("--to", "target_langs", metavar="LANG", multiple=True, help="Target language; may be repeated.")
+@click.option(
+    "--prune",
+    type=path_type,
+    metavar="CORPUS",
+    multiple=True,
+    help="Keep only the pieces of the vocabulary that these text files need; may be repeated.",
+)
+@click.option("--force", is_flag=True, help="Replace an earlier import.")
+@debug_option
+def import_command(model: str, output: Path, **options: Any) -> None:
+    """Make a model folder of a model of other software.
+
+    MODEL is a Hugging Face folder of MarianMT (OPUS-MT), M2M-100, NLLB, mBART or `mt export huggingface`, or its name
+    on the hub; a folder with Marian's .npz; or one of CTranslate2. With --prune, a model folder of mt, too.
+
+    Example: mt import Helsinki-NLP/opus-mt-en-de --output opus-en-de
+    """
+    from mt.api.conversion import import_model
+
+    print_result(import_model(model, output, **options))
