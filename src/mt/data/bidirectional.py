@@ -77,6 +77,6 @@ class _PartlyReversed:
         """Return which pairs (B,) are reversed."""
         bit = (hash_indices(indices, self.key) & np.uint64(1)).astype(np.bool_)
         source, target = sentence_tokens(0, 0, self.sentences.source_format)
-        can_be: NDArray[np.bool_] = self.sentences.lengths(indices)[1] + source - target <= self.settings.max_length
+        can_be = self.sentences.lengths(indices)[1] + int(source - target) <= self.settings.max_length
         one_way = self.settings.one_way
         return bit & can_be if one_way is None else bit & can_be & ~one_way[indices]
