@@ -17,7 +17,7 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 
 from model_helpers import DECODER_ONLY, small_model
-from mt.model import dropout
+from mt.model import layers as model_layers
 from mt.model.build import TranslationModel
 from mt.model.packing import Packing
 from mt.training import step as train_step
@@ -30,7 +30,7 @@ GRAPHS, SHAPES = 4, 50
 @pytest.fixture(autouse=True)
 def gpu_dropout(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The branch of dropout that a GPU takes, and a compiler without cached graphs."""
-    monkeypatch.setattr(dropout, "byte_dropout", F.dropout)
+    monkeypatch.setattr(model_layers, "byte_dropout", F.dropout)
     torch._dynamo.reset()
     counters.clear()
     yield
