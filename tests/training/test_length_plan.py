@@ -1,5 +1,6 @@
 """`training.minutes`: as many steps as fit, recorded, and repeated by a resume."""
 
+import contextlib
 import json
 import shutil
 import signal
@@ -112,7 +113,8 @@ def test_a_killed_training_ends_with_the_weights_of_one_that_had_the_same_plans(
     for step in (30, 60):
         command = Command("train", "--config", "tiny.yaml", *overrides(settings), cwd=killed)
         wait_for_step(killed, step, command)
-        command.signal(signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # a slow machine plans so few steps that the training has ended
+            command.signal(signal.SIGKILL)
         command.wait()
     train(killed, *settings)
     assert json.loads(run_of(killed).length.read_bytes()) == record

@@ -13,6 +13,7 @@ from mt.model.positions import SinusoidalPositions
 
 SIDES = ("encoder", "decoder")
 _EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
+_TABLES = tuple(f"model.{side}.embed_positions.weight" for side in SIDES)  # of positions
 _ROTARY_POSITIONS = 512  # of a model that does not say how many; it has no limit
 _ACTIVATIONS = ("relu", None, "silu", "gelu")  # of CTranslate2, by number
 
@@ -32,25 +33,18 @@ def describe(
     try:
         source, target, output = (tensors[name] for name in _EMBEDDINGS)
         rotary = flags.get("self_attention/rotary_dim")  # which takes the place of tables
-        tables = [f"model.{side}.embed_positions.weight" for side in SIDES]
-        positions = [] if rotary else [tensors[name] for name in tables]
+        positions = [] if rotary else [tensors[name] for name in _TABLES]
         inner = tensors["model.decoder.layers.0.fc1.weight"]
         activation = _ACTIVATIONS[int(flags["activation"])]
         heads, pre_norm, scale = int(flags["num_heads"]), bool(flags["pre_norm"]), flags["scale_embeddings"]
     except (KeyError, IndexError) as error:
         raise InputError(f"{folder}: it has no {error}, so this is another architecture") from None
-    if heads < 1:
-        raise InputError(f"{folder}: it has {heads} attention heads, so it is damaged")
     if any(matrix.dim() != 2 for matrix in (source, target, output, inner, *positions)):
         raise InputError(f"{folder}: a matrix of it has not two dimensions, so this is another architecture")
     d_model = source.shape[1]
-    if scale not in (0, 1) and abs(scale - d_model**0.5) > 1e-3:
-        raise InputError(f"{folder}: its embeddings are multiplied by {scale:g}, and ours by the root of d_model or 1")
-    if rotary and any(name in tensors for name in tables):
+    _refuse_others(folder, heads, d_model, scale, rotary)
+    if rotary and any(name in tensors for name in _TABLES):
         raise InputError(f"{folder}: one side has rotary positions and the other a table; ours are alike")
-    if rotary not in (None, d_model // heads):
-        raise InputError(f"{folder}: {rotary:g} of the {d_model // heads} units of its heads are rotated, and ours all")
-    one_matrix = torch.equal(source, target)
     theirs = {
         "model_type": "marian",
         "d_model": d_model,
@@ -60,7 +54,7 @@ def describe(
         "activation_function": activation,
         "scale_embedding": bool(scale),
         "tie_word_embeddings": torch.equal(target, output),
-        "share_encoder_decoder_embeddings": one_matrix,
+        "share_encoder_decoder_embeddings": torch.equal(source, target),
         "vocab_size": len(source),
         "decoder_vocab_size": len(target),
         "max_position_embeddings": min(map(len, positions), default=_ROTARY_POSITIONS),
@@ -74,6 +68,15 @@ def describe(
         "embedding_norm": "model.encoder.layernorm_embedding.weight" in tensors,
     }
     return theirs, ours | ({"activation": "swiglu"} if is_gated else {}), sines_first
+
+
+def _refuse_others(folder: Path, heads: int, d_model: int, scale: float, rotary: float | None) -> None:
+    if heads < 1:
+        raise InputError(f"{folder}: it has {heads} attention heads, so it is damaged")
+    if scale not in (0, 1) and abs(scale - d_model**0.5) > 1e-3:
+        raise InputError(f"{folder}: its embeddings are multiplied by {scale:g}, and ours by the root of d_model or 1")
+    if rotary not in (None, d_model // heads):
+        raise InputError(f"{folder}: {rotary:g} of the {d_model // heads} units of its heads are rotated, and ours all")
 
 
 def _positions(table: Tensor, d_model: int) -> tuple[str, bool]:
