@@ -139,3 +139,17 @@ def test_distilling_with_ctranslate2_imports_no_torch(trained: Path, tmp_path: P
     assert len(output.read_text().splitlines()) == 12
     assert "ctranslate2" in modules
     assert "torch" not in modules
+
+
+def test_the_modules_of_the_python_api_import_neither_torch_nor_matplotlib() -> None:
+    code = (
+        "import importlib, json, pkgutil, sys, mt.api\n"
+        "names = [module.name for module in pkgutil.iter_modules(mt.api.__path__)]\n"
+        "for name in names:\n"
+        "    importlib.import_module(f'mt.api.{name}')\n"
+        "print(json.dumps([names, sorted({'torch', 'matplotlib'} & set(sys.modules))]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    names, heavy = json.loads(done.stdout)
+    assert {"conversion", "training", "corpora"} <= set(names)
+    assert heavy == []

@@ -9,7 +9,6 @@ from mt.bundle.load_translator import read_config
 from mt.data.eval_texts import read_texts
 from mt.errors import InputError
 from mt.evaluation.texts import has_split, owner, pair_text
-from mt.extras.importing.importing import find_folder
 from mt.storage.output_path import require_replaceable
 
 
@@ -97,7 +96,7 @@ def import_model(
     Raises:
         InputError: it is no such model, its files do not fit together, or `output` is in use.
     """
-    from mt.extras.importing.importing import import_folder
+    from mt.extras.importing.importing import find_folder, import_folder  # imports torch
 
     folder = find_folder(str(model))
     corpus = [Path(path) for path in ([prune] if isinstance(prune, str | Path) else prune)]

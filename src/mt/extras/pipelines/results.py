@@ -1,4 +1,4 @@
-"""What a pipeline shows: its plan with estimates, states, scores and costs, a report, and a script for Slurm."""
+"""Output of a pipeline: tables of its plan and of its states, scores and costs, a report, and a script for Slurm."""
 
 import html
 import re
