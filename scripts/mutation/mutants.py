@@ -1,23 +1,15 @@
-"""Mutants: small breakages of statements, stored without line numbers, and a seeded choice of them.
+"""Mutants: small breakages of statements, and a seeded choice of them for scripts/mutation/run.py."""
 
-python scripts/mutation/mutants.py --seed 29 --count 160      # writes scripts/mutation/mutants.json
-"""
-
-import argparse
 import ast
 import collections
 import copy
-import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SCRIPTS = Path(__file__).resolve().parent
-MUTANTS = SCRIPTS / "mutants.json"
-ROOMS = {room: [f"{room}/*.py"] for room in ("model", "training", "decoding", "data", "bundle")}
-ROOMS["storage"] = [f"{name}.py" for name in ("storage", "manifest", "run_dir", "run_lock", "stage")] + ["storage/*.py"]
+PACKAGES = ("model", "training", "decoding", "data", "bundle", "storage")
 QUIET = set("debug info warning error print echo collect empty_cache close flush barrier synchronize setLevel".split())
 IDLE_KEYWORDS = """stable set_to_none reshard_after_forward pretty buffering strict exist_ok parents non_blocking copy
 pin_memory ensure_ascii sort_keys stacklevel""".split()
@@ -147,22 +139,22 @@ def mutations(place: Place) -> Iterator[tuple[str, str]]:
             yield "default" if is_function else kind, ast.unparse(ast.fix_missing_locations(root))
 
 
-def choose(count: int, seed: int, tree: Path) -> None:
-    """Draw mutants from each room in proportion to its lines, with all kinds of mutation equally often."""
+def choose(count: int, seed: int, tree: Path) -> list[dict[str, Any]]:
+    """Draw mutants from each package in proportion to its lines, with all kinds of mutation equally often."""
     rng, source, chosen = random.Random(seed), tree / "src" / "mt", []
-    files = {room: sorted(path for g in globs for path in source.glob(g)) for room, globs in ROOMS.items()}
-    lines = {room: sum(len(path.read_text().splitlines()) for path in paths) for room, paths in files.items()}
-    for room, paths in files.items():
-        quota = round((count - len(chosen)) * lines[room] / sum(lines.values()))
-        del lines[room]
+    files = {package: sorted((source / package).glob("*.py")) for package in PACKAGES}
+    lines = {package: sum(len(path.read_text().splitlines()) for path in paths) for package, paths in files.items()}
+    for package, paths in files.items():
+        quota = round((count - len(chosen)) * lines[package] / sum(lines.values()))
+        del lines[package]
         found: dict[str, list[dict[str, Any]]] = collections.defaultdict(list)
         for path in paths:
             repeats: collections.Counter[tuple[str, str]] = collections.Counter()
             for place in places(ast.parse(path.read_text()), str(path.relative_to(source))):
                 key = place.function, place.text
                 for kind, text in mutations(place):
-                    mutant = {"room": room, "module": place.path, "function": place.function, "kind": kind}
-                    found[kind].append({**mutant, "occurrence": repeats[key], "forms": [[place.text, text]]})
+                    mutant = {"package": package, "module": place.path, "function": place.function, "kind": kind}
+                    found[kind].append({**mutant, "occurrence": repeats[key], "old": place.text, "new": text})
                 repeats[key] += 1
         for mutants in found.values():
             rng.shuffle(mutants)
@@ -171,22 +163,10 @@ def choose(count: int, seed: int, tree: Path) -> None:
             for kind in rng.sample(sorted(found), len(found)):
                 while quota and found[kind]:
                     mutant = found[kind].pop()
-                    statement = mutant["module"], mutant["function"], mutant["forms"][0][0]
+                    statement = mutant["module"], mutant["function"], mutant["old"]
                     if not used[statement] and used[statement[:2]] < 3:
                         used.update([statement, statement[:2]])
                         chosen.append({"id": len(chosen), **mutant})
                         quota -= 1
                         break
-    MUTANTS.write_text(json.dumps(chosen, indent=1, ensure_ascii=False) + "\n")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Choose the mutants that scripts/mutation/run.py runs.")
-    parser.add_argument("--count", type=int, default=160)
-    parser.add_argument("--seed", type=int, default=29)
-    arguments = parser.parse_args()
-    choose(arguments.count, arguments.seed, SCRIPTS.parent)
-
-
-if __name__ == "__main__":
-    main()
+    return chosen

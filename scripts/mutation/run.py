@@ -1,11 +1,7 @@
 """Mutation testing: the share of small breakages of the core that its tests catch.
 
-    python scripts/mutation/run.py run --tree . --results before.jsonl     # resumes where it was interrupted
-    python scripts/mutation/run.py report --results before.jsonl
-
-A mutant is stored as the source of one statement and of its replacement, without line numbers, so that it can be found
-again after code was moved. Where a refactoring changed the statement, append another pair to the mutant's "forms" by
-hand; where it deleted the code, add "gone" with the reason.
+    python scripts/mutation/run.py run --results mutation.jsonl     # resumes where it was interrupted
+    python scripts/mutation/run.py report --results mutation.jsonl
 
 One run of the suite with a probe at each mutant records which tests reach it. Each mutant then runs those tests, the
 most specific first, up to `SECONDS` of CPU time; a failure or a timeout is a catch.
@@ -16,7 +12,6 @@ import ast
 import collections
 import contextlib
 import copy
-import difflib
 import importlib
 import json
 import math
@@ -32,14 +27,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mutants import MUTANTS, ROOMS, SCRIPTS, Place, places
+from mutants import PACKAGES, Place, choose, places
 
 PRELOAD = (
     "pytest numpy torch torch._dynamo datasets sacrebleu pydantic ctranslate2 hypothesis matplotlib.figure".split()
 )
+SCRIPTS = Path(__file__).resolve().parent
 MEMORY = 8 << 30  # bytes of data a process may allocate
 SECONDS = 15  # CPU seconds of tests for a mutant
-# Test files of other rooms reach the mutants only in passing.
+# Test files of other packages reach the mutants only in passing.
 ELSEWHERE = """doctor serving html markup phrasebook compar completion docs page report test_init. export wandb scripts
 card startup yaml languages console config gpu synthesis attention_map reference recipes documents planning""".split()
 
@@ -76,16 +72,12 @@ class Tree:
                 compiled.unlink()
 
     def find(self, mutant: dict[str, Any]) -> tuple[Place, ast.stmt] | None:
-        """Return a mutant's place in this tree and its statement, or None when no single function fits."""
-        for original, mutated in mutant["forms"]:
-            found, short = self.index.get(original, []), mutant["function"].rpartition(".")[2]
-            same = [p for p in found if p.function.rpartition(".")[2] == short]
-            exact = [p for p in same if (p.path, p.function) == (mutant["module"], mutant["function"])]
-            for fitting in (exact, [p for p in same if p.function == mutant["function"]], same, found):
-                alone = len({(p.path, p.function) for p in fitting}) == 1
-                if alone and (fitting is not found or len(original) > 25):
-                    return fitting[min(mutant["occurrence"], len(fitting) - 1)], ast.parse(mutated).body[0]
-        return None
+        """Return a mutant's place in this tree and its statement, or None if the code has changed since."""
+        place = mutant["module"], mutant["function"]
+        found = [p for p in self.index.get(mutant["old"], []) if (p.path, p.function) == place]
+        if not found:
+            return None
+        return found[min(mutant["occurrence"], len(found) - 1)], ast.parse(mutant["new"]).body[0]
 
     def probe(self, mutants: list[dict[str, Any]]) -> None:
         """Write the sources with a probe before each mutant's statement, or in the function whose default changes."""
@@ -173,21 +165,23 @@ def measure(tree: Tree, work: Path, mutants: list[dict[str, Any]], files: list[s
     (work / "coverage.json").write_text(json.dumps(selected, indent=1))
 
 
-def run(origin: Path, results: Path, work: Path, limit: int | None, files: list[str]) -> None:
+def run(arguments: argparse.Namespace, results: Path, work: Path) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     for name in PRELOAD:
         importlib.import_module(name)
-    mutants, tree = [m for m in json.loads(MUTANTS.read_text()) if "gone" not in m], Tree(origin, work)
-    if lost := [mutant for mutant in mutants if not tree.find(mutant)]:
-        for mutant in lost:
-            show(mutant, "not found", *difflib.get_close_matches(mutant["forms"][-1][0], tree.index, 2, 0.5))
-        sys.exit(f"{len(lost)} mutants not found: append a pair to their forms in {MUTANTS}, or add gone")
+    origin = arguments.tree.resolve()
+    if not (work / "mutants.json").exists():
+        mutants = choose(arguments.count, arguments.seed, origin)
+        (work / "mutants.json").write_text(json.dumps(mutants, indent=1, ensure_ascii=False) + "\n")
+    mutants, tree = json.loads((work / "mutants.json").read_text()), Tree(origin, work)
+    if lost := sum(not tree.find(mutant) for mutant in mutants):
+        sys.exit(f"{lost} mutants not found, since the code has changed: choose others with another --results")
     if not (work / "coverage.json").exists():
-        measure(tree, work, mutants, files)
+        measure(tree, work, mutants, arguments.tests)
     coverage = json.loads((work / "coverage.json").read_text())
     results.touch()
     done = {json.loads(line)["id"] for line in results.read_text().splitlines()}
-    for mutant in random.Random(0).sample(mutants, len(mutants))[:limit]:
+    for mutant in random.Random(0).sample(mutants, len(mutants))[: arguments.limit]:
         if mutant["id"] in done:
             continue
         tests, timeout = coverage[str(mutant["id"])].values()
@@ -201,24 +195,23 @@ def run(origin: Path, results: Path, work: Path, limit: int | None, files: list[
         row = {"id": mutant["id"], "result": result, "code": code, "tests": len(tests)}
         with results.open("a") as file:
             file.write(json.dumps({**row, "seconds": round(time.monotonic() - start, 1)}) + "\n")
-    report(results)
+    report(results, work)
 
 
-def show(mutant: dict[str, Any], result: str, *nearest: str) -> None:
-    old, new = mutant["forms"][-1]
+def show(mutant: dict[str, Any], result: str) -> None:
     print(f"\n{mutant['id']}: {result}, {mutant['module']} {mutant['function']} ({mutant['kind']})")
-    print(f"  - {old}", f"  + {new}", *(f"  ? {text}" for text in nearest), sep="\n")
+    print(f"  - {mutant['old']}", f"  + {mutant['new']}", sep="\n")
 
 
-def report(results: Path) -> None:
-    """Print the share caught in each room, and the survivors."""
+def report(results: Path, work: Path) -> None:
+    """Print the share caught in each package, and the survivors."""
     found = {(row := json.loads(line))["id"]: row["result"] for line in results.read_text().splitlines()}
-    mutants = [mutant for mutant in json.loads(MUTANTS.read_text()) if mutant["id"] in found and "gone" not in mutant]
-    print("| room | mutants | caught | share |\n|---|---|---|---|")
-    for room in [*ROOMS, "all"]:
-        there = [found[mutant["id"]] for mutant in mutants if room in (mutant["room"], "all")]
+    mutants = [mutant for mutant in json.loads((work / "mutants.json").read_text()) if mutant["id"] in found]
+    print("| package | mutants | caught | share |\n|---|---|---|---|")
+    for package in [*PACKAGES, "all"]:
+        there = [found[mutant["id"]] for mutant in mutants if package in (mutant["package"], "all")]
         caught = sum(result in ("caught", "timeout") for result in there)
-        print(f"| {room} | {len(there)} | {caught} | {caught / max(len(there), 1):.0%} |")
+        print(f"| {package} | {len(there)} | {caught} | {caught / max(len(there), 1):.0%} |")
     for mutant in mutants:
         if found[mutant["id"]] not in ("caught", "timeout"):
             show(mutant, found[mutant["id"]])
@@ -227,19 +220,21 @@ def report(results: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=["run", "report"])
-    parser.add_argument("--tree", type=Path, default=SCRIPTS.parent, help="working tree to mutate a copy of")
+    parser.add_argument("--tree", type=Path, default=SCRIPTS.parents[1], help="working tree to mutate a copy of")
     parser.add_argument("--results", type=Path, default=Path("mutation.jsonl"), help="results, one a line")
-    parser.add_argument("--work", type=Path, help="folder of the copy and its coverage (default: RESULTS.work)")
+    parser.add_argument("--work", type=Path, help="folder of the copy and its mutants (default: RESULTS.work)")
+    parser.add_argument("--count", type=int, default=160, help="mutants to choose")
+    parser.add_argument("--seed", type=int, default=29, help="of that choice")
     parser.add_argument("--limit", type=int, help="mutants to run")
     parser.add_argument("--tests", nargs="*", default=[], help="test files that coverage is measured with")
     arguments = parser.parse_args()
     results = arguments.results.resolve()
-    if arguments.action == "run":
-        work = (arguments.work or results.with_suffix(".work")).resolve()
-        work.mkdir(parents=True, exist_ok=True)
-        run(arguments.tree.resolve(), results, work, arguments.limit, arguments.tests)
-    else:
-        report(results)
+    work = (arguments.work or results.with_suffix(".work")).resolve()
+    if arguments.action == "report":
+        report(results, work)
+        return
+    work.mkdir(parents=True, exist_ok=True)
+    run(arguments, results, work)
 
 
 if __name__ == "__main__":

@@ -483,6 +483,21 @@ def test_the_sample_is_even(tmp_path: Path, pairs: int, limit: int) -> None:
     assert statistics.pairs == pairs
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "words"),
+    [("ko", "고양이가 집에 있다.", 3), ("zh", "猫在家里。", 0), ("it", "Il gatto è a casa.", 5)],
+)
+def test_pieces_per_word_are_counted_where_words_have_spaces(
+    tmp_path: Path, language: str, text: str, words: int
+) -> None:
+    pairs = [(f"The cat is at home {number} times.", f"{text} {number}") for number in range(40)]
+    config = corpus(tmp_path, {"train": pairs}, valid={"from_train": 5}, target_lang=language)
+    coverage = check_corpus(config, tmp_path / "runs", 0).coverage
+    assert coverage
+    usage = coverage.usages["target", language]
+    assert usage.words == (usage.sentences * (words + 1) if words else 0)
+
+
 def test_too_long_pairs_are_those_that_training_drops(two_languages: Path, tmp_path: Path) -> None:
     config = load_config(two_languages / "two.yaml", ["data.max_length=7", f"data.root={two_languages}"])
     tokenizers = TokenizerPair.load(two_languages / "runs" / "two" / "tokenizer", shared=True)

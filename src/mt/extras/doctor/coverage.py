@@ -10,11 +10,11 @@ from mt.data.tokenizer_kinds import TextTokenizer
 from mt.extras.doctor.characters import excerpt, visible
 from mt.extras.doctor.findings import Criteria, Example, Findings, Location
 from mt.extras.doctor.statistics import BitextStatistics
+from mt.text.languages import is_spaced
 
 RARE = "rare-characters"
 
 _BATCH = 4000  # sentences
-_UNSPACED = frozenset("Hani Hira Kana Thai Laoo Khmr Mymr Tibt".split())  # scripts without spaces between words
 _MAX_LISTED = 10  # characters
 
 
@@ -61,7 +61,7 @@ def measure_coverage(
             usage = SideUsage(SIDES[side], own.languages[side])
             if split == "train":  # of other text only the rare characters are reported
                 usage = coverage.usages.setdefault((usage.side, usage.language), usage)
-            for index in _encode(tokenizer, one, side, usage, _UNSPACED.isdisjoint(own.scripts[side])):
+            for index in _encode(tokenizer, one, side, usage, is_spaced(own.languages[side])):
                 with_bytes.add(index)
                 line, pair = one.sample[index]
                 text = normalized(pair[side])

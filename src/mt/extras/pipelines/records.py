@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import time
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -36,7 +35,6 @@ class Record:
     seconds: float  # in all attempts with this key that were not killed
     core_seconds: float  # likewise, of all its processes
     disk: int  # bytes of its output
-    ended: str
     scores: list[Score] = field(default_factory=list)  # those of `mt eval`, or of a training's test set
 
 
@@ -71,7 +69,7 @@ def write_record(plan: Plan, step: Step, key: str) -> Record:
         raise InputError(f"step {step.name}: {lost} was not written", f"{hint}run the same command again")
     files = step.output.rglob("*") if step.output.is_dir() else [step.output]
     disk = sum(path.stat().st_size for path in files if path.is_file())
-    record = Record(key, output, seconds, cores, disk, time.strftime("%Y-%m-%d %H:%M:%S"), _scores(step))
+    record = Record(key, output, seconds, cores, disk, _scores(step))
     atomic.write_json(plan.records / f"{step.name}.json", asdict(record))
     return record
 
