@@ -82,9 +82,11 @@ def test_a_workbook_from_nowhere(tmp_path: Path) -> None:
     ):
         path.write_bytes(content)
         assert refusal(path).startswith(message)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("word/document.xml", "<x/>")
-    assert refusal(path).startswith(": damaged, or no .xlsx file")
+    types = '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>'
+    for name, content in (("word/document.xml", "<x/>"), ("[Content_Types].xml", types)):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(name, content)
+        assert refusal(path).startswith(": damaged, or no .xlsx file")
 
 
 def test_an_unsafe_workbook(tmp_path: Path) -> None:

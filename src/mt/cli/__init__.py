@@ -1,6 +1,6 @@
-"""The command line: one module per command, which parses, calls and prints.
+"""The command line: modules of commands, which parse, call and print.
 
-Modules of commands import nothing heavy at the top: a command imports what it needs when it runs.
+They import nothing heavy at the top: a command imports what it needs when it runs.
 """
 
 import contextlib

@@ -209,7 +209,8 @@ def input_digests(data: DataConfig) -> dict[str, Any]:
         for index, source in enumerate(sources):
             prefix = f"data.{split}.{index}" if len(sources) > 1 else f"data.{split}"
             if isinstance(source, TextFolder):
-                digests[prefix] = [_file_digest(text.path) for pair in line_texts(source, data) for text in pair]
+                paths = dict.fromkeys(text.path for pair in line_texts(source, data) for text in pair)
+                digests[prefix] = list(map(_file_digest, paths))
             elif isinstance(source, OpusCorpus):
                 digests[prefix] = sha256(opus_archive(source.opus, source.version, data.languages_of(source))[0])
             elif isinstance(source, PairFiles | TableFile):

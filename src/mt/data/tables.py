@@ -175,13 +175,10 @@ def _sheet_cells(path: Path, sheet: str | None = None) -> Iterator[tuple[int, li
     """
     if importlib.util.find_spec("openpyxl") is None:
         raise InputError(f"{path}: reading .xlsx files needs openpyxl", "pip install '.[data]' in mt's own folder")
-    import openpyxl
-
     try:
         with explain_read_errors(path):
             _refuse_unsafe(path)
-            workbook = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
-        with closing(workbook):
+        with closing(_workbook(path)) as workbook:
             names = [each.title for each in workbook.worksheets]
             if not names or sheet not in (None, *names):
                 raise InputError(f"{path}: no sheet {sheet!r}, only {', '.join(names)}", "name one of these as `sheet`")
@@ -202,6 +199,15 @@ def _sheet_cells(path: Path, sheet: str | None = None) -> Iterator[tuple[int, li
             raise
         message = f"{path}: damaged, or no .xlsx file ({first_line(error, 200)})"
         raise InputError(message, "save it again in its program") from None
+
+
+def _workbook(path: Path) -> Any:
+    import openpyxl
+
+    try:
+        return openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
+    except OSError as error:  # what it raises for a file of another program, too
+        raise ValueError(str(error)) from None
 
 
 def _refuse_unsafe(path: Path) -> None:

@@ -264,6 +264,14 @@ def test_a_filter_is_checked_too(folder: Path) -> None:
     mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=folder)
 
 
+def test_a_text_to_translate_is_read_before_anything_runs(folder: Path) -> None:
+    (folder / "mono.en").write_bytes(b"one\ntwo\ncaf\xe9\n")
+    (folder / "pipeline.yaml").write_text(TEACHERS.replace("train.en, beam: 2, closest_to: train.xx", "mono.en"))
+    refused = mt("train", "--config", "pipeline.yaml", cwd=folder, code=2).stderr
+    assert "mono.en:3: not valid UTF-8" in refused
+    assert not (folder / "runs").exists()
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has such a device")
 def test_a_device_is_looked_for_where_a_step_is_to_run(folder: Path) -> None:
     command = ["pipeline", "pipeline.yaml"]
