@@ -4,7 +4,7 @@ import ast
 import collections
 import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,10 +139,10 @@ def mutations(place: Place) -> Iterator[tuple[str, str]]:
             yield "default" if is_function else kind, ast.unparse(ast.fix_missing_locations(root))
 
 
-def choose(count: int, seed: int, tree: Path) -> list[dict[str, Any]]:
+def choose(count: int, seed: int, tree: Path, packages: Sequence[str] = PACKAGES) -> list[dict[str, Any]]:
     """Draw mutants from each package in proportion to its lines, with all kinds of mutation equally often."""
     rng, source, chosen = random.Random(seed), tree / "src" / "mt", []
-    files = {package: sorted((source / package).glob("*.py")) for package in PACKAGES}
+    files = {package: sorted((source / package).glob("*.py")) for package in packages}
     lines = {package: sum(len(path.read_text().splitlines()) for path in paths) for package, paths in files.items()}
     for package, paths in files.items():
         quota = round((count - len(chosen)) * lines[package] / sum(lines.values()))

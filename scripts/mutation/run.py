@@ -171,7 +171,7 @@ def run(arguments: argparse.Namespace, results: Path, work: Path) -> None:
         importlib.import_module(name)
     origin = arguments.tree.resolve()
     if not (work / "mutants.json").exists():
-        mutants = choose(arguments.count, arguments.seed, origin)
+        mutants = choose(arguments.count, arguments.seed, origin, arguments.packages)
         (work / "mutants.json").write_text(json.dumps(mutants, indent=1, ensure_ascii=False) + "\n")
     mutants, tree = json.loads((work / "mutants.json").read_text()), Tree(origin, work)
     if lost := sum(not tree.find(mutant) for mutant in mutants):
@@ -208,7 +208,7 @@ def report(results: Path, work: Path) -> None:
     found = {(row := json.loads(line))["id"]: row["result"] for line in results.read_text().splitlines()}
     mutants = [mutant for mutant in json.loads((work / "mutants.json").read_text()) if mutant["id"] in found]
     print("| package | mutants | caught | share |\n|---|---|---|---|")
-    for package in [*PACKAGES, "all"]:
+    for package in [*dict.fromkeys(mutant["package"] for mutant in mutants), "all"]:
         there = [found[mutant["id"]] for mutant in mutants if package in (mutant["package"], "all")]
         caught = sum(result in ("caught", "timeout") for result in there)
         print(f"| {package} | {len(there)} | {caught} | {caught / max(len(there), 1):.0%} |")
@@ -223,6 +223,7 @@ def main() -> None:
     parser.add_argument("--tree", type=Path, default=SCRIPTS.parents[1], help="working tree to mutate a copy of")
     parser.add_argument("--results", type=Path, default=Path("mutation.jsonl"), help="results, one a line")
     parser.add_argument("--work", type=Path, help="folder of the copy and its mutants (default: RESULTS.work)")
+    parser.add_argument("--packages", nargs="+", default=PACKAGES, choices=PACKAGES, help="whose code to mutate")
     parser.add_argument("--count", type=int, default=160, help="mutants to choose")
     parser.add_argument("--seed", type=int, default=29, help="of that choice")
     parser.add_argument("--limit", type=int, help="mutants to run")
