@@ -27,9 +27,9 @@ from mt.text.lines import read_lines
 
 _START = 6.0  # seconds until a command works
 _FEW_STEPS = 20  # training steps, which a probe would make, too
-_BEAM_FACTOR = 0.42  # of greedy search in a probe: 0.84, 2.4 and 5.4 times its time with a beam of 1, 5 and 12
-_INT8 = 0.6  # of CTranslate2's time in float32
-_TORCH = 1.6  # times as slow as CTranslate2 in float32 (docs/performance.md)
+_BEAM_FACTOR = 0.46  # of greedy search in a probe: 0.92, 2.8 and 6 times its time with a beam of 1, 5 and 12
+_INT8 = 0.8  # of CTranslate2's time in float32
+_TORCH = 1.3  # times as slow as CTranslate2 in float32
 _CLEANED_PER_SECOND = 1800  # pairs
 _PASSES_PER_SCORE = 4  # two models, each for the pair and for its target with another source
 _FORWARD = 0.28  # of a training step's time: without gradients, in batches that fit the caches
