@@ -266,7 +266,8 @@ def test_a_filter_is_checked_too(folder: Path) -> None:
 
 def test_a_text_to_translate_is_read_before_anything_runs(folder: Path) -> None:
     (folder / "mono.en").write_bytes(b"one\ntwo\ncaf\xe9\n")
-    (folder / "pipeline.yaml").write_text(TEACHERS.replace("train.en, beam: 2, closest_to: train.xx", "mono.en"))
+    last = "  last: {distill: {model: {step: teacher_1}, input: mono.en}}"  # whose output no other step reads
+    (folder / "pipeline.yaml").write_text(f"{TEACHERS.rstrip()}\n{last}\n")
     refused = mt("train", "--config", "pipeline.yaml", cwd=folder, code=2).stderr
     assert "mono.en:3: not valid UTF-8" in refused
     assert not (folder / "runs").exists()

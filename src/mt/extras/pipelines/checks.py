@@ -235,11 +235,11 @@ class _Checker:
         return getattr(writer.settings, "to", None) or (targets[0] if len(targets) == 1 else None)
 
     def other_lengths(self, step: Step) -> Iterator[Problem]:
-        """Report two texts that should be aligned by line, and cannot be; raise InputError if a text is damaged."""
+        """Report two texts that should be aligned by line, and cannot be; raise InputError if a text cannot be read."""
         pairs = (("input", "closest_to"), ("source", "reference"))
-        for key in ("input", "source"):
-            if step.config is None and (path := next(iter(step.places.get(key, ())), None)):
-                self._rows(path)
+        if step.config is None:
+            for path in (*step.places.get("input", ()), *step.places.get("source", ())):
+                self._rows(path)  # read it even if no other text must fit
         texts = [(key, [*step.places.get(first, ()), *step.places.get(key, ())]) for first, key in pairs]
         for key, paths in [*texts, *((f"data.{split}", paths) for split, _, paths in step.sources())]:
             if len(paths) == 2 and (reason := self._unaligned(*paths)):
