@@ -1,5 +1,7 @@
 """Runaway translations: found, and searched again without repeated bigrams by both engines."""
 
+import math
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,12 +12,16 @@ from engine_helpers import (
     both_find,
     ending_model,
     endless_model,
+    push_all,
+    random_model,
+    same,
     sentences,
     tokenizers,
     translation_settings,
     twins,
 )
 from mt.config import Config
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID
 from mt.decoding.engine import Sampling, SearchOptions
 from mt.decoding.runaway import is_runaway, most_copies, search_without_loops
 from mt.decoding.translator import Translator
@@ -66,7 +72,7 @@ def test_runaways(source: list[int], target: list[int], expected: bool) -> None:
 def test_loops_are_searched_again_by_both_engines(tmp_path: Path, beam_size: int) -> None:
     both = twins(tmp_path, *PUSHABLE, model=endless_model)
     options = SearchOptions(beam_size, max_length=11, retry_loops=True)  # too short to be a runaway by its length
-    plain = both_find(both, IDS, options)
+    plain = both_find(both, IDS, replace(options, retry_loops=False))
     loops = [is_runaway(ids, best.ids) for ids, [best] in zip(IDS, plain, strict=True)]
     assert any(loops)
     for engine in (both.fast(), both.slow()):
@@ -74,6 +80,42 @@ def test_loops_are_searched_again_by_both_engines(tmp_path: Path, beam_size: int
         for loop, [before], [after] in zip(loops, plain, found, strict=True):
             bigrams = list(pairwise(after.ids))
             assert len(set(bigrams)) == len(bigrams) if loop else after.ids == before.ids
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_only_translations_that_count_are_ranked(tmp_path: Path, beam_size: int) -> None:
+    """Long runaways are searched again before CTranslate2 ranks them, and ranked if both searches run away."""
+    both = twins(tmp_path, *PUSHABLE, model=endless_model)
+    exact = SearchOptions(beam_size, n_best=beam_size)
+    options = replace(exact, retry_loops=True)
+    unranked = [math.isnan(best.score) for best, *_ in both.fast().translate(IDS, options)]
+    first, second = (both_find(both, IDS, replace(exact, no_repeat_ngram_size=size)) for size in (0, 2))
+    is_longer = [len(again[0].ids) >= len(found[0].ids) for found, again in zip(first, second, strict=True)]
+    expected = [
+        found if longer and is_runaway(ids, again[0].ids) else again
+        for ids, found, again, longer in zip(IDS, first, second, is_longer, strict=True)
+    ]
+    assert all(unranked)
+    assert any(is_longer)
+    assert all(is_runaway(ids, best.ids) for ids, [best, *_] in zip(IDS, first, strict=True))
+    for engine in (both.fast(), both.slow()):
+        found = search_without_loops(engine, IDS, options)
+        assert [[each.ids for each in some] for some in found] == [[each.ids for each in some] for some in expected]
+        assert not any(math.isnan(each.score) for some in found for each in some)
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.1, 0.3])
+def test_engines_agree_where_some_hypotheses_are_runaways(tmp_path: Path, strength: float) -> None:
+    def model(config: Config) -> Transformer:
+        seldom_ending = random_model(config)
+        push_all(seldom_ending, {**dict.fromkeys((PAD_ID, UNK_ID, SOS_ID), -20.0), EOS_ID: strength})
+        return seldom_ending
+
+    both = twins(tmp_path, *PUSHABLE, model=model)
+    ids = sentences([7, 2, 4, 1, 3, 5, 9, 12], 300)
+    options = SearchOptions(4, n_best=4, retry_loops=True)
+    fast, slow = (search_without_loops(engine, ids, options) for engine in (both.fast(), both.slow()))
+    same(fast, slow)
 
 
 def test_a_translator_gives_no_loop_and_leaves_the_others(tmp_path: Path) -> None:

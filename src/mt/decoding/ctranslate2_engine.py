@@ -28,6 +28,7 @@ from mt.decoding.engine import (
     UnusableError,
     batch_by_length,
 )
+from mt.decoding.runaway import is_retried
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError, MachineError
 from mt.system.cpus import usable_cores
@@ -178,6 +179,8 @@ class CTranslate2Engine:
         patience = 1 if options.beam_size == 1 else 2
         cut = [row for row, found in results.items() if any(p[-1] != EOS for p, *_ in found)]
         results |= run(by_bound(cut), patience * options.beam_size, 0, patience)
+        if options.retry_loops:
+            cut = [row for row in cut if not self._only_runaways(sentences[row], results[row], options)]
         forced = [(row, pieces) for row in cut for pieces, *_ in results[row] if pieces[-1] != EOS]
         ends = self._end_log_probs([(sentences[row], pieces) for row, pieces in forced], options.no_repeat_ngram_size)
         costs = {(row, tuple(pieces)): cost for (row, pieces), cost in zip(forced, ends, strict=True)}
@@ -237,17 +240,25 @@ class CTranslate2Engine:
                 submitted += zip(rows, pending, strict=True)
         return {row: _read(pending.result()) for row, pending in submitted}
 
+    def _only_runaways(self, source: Sequence[int], found: Sequence[_Found], options: SearchOptions) -> bool:
+        """Return True if a sentence is searched again whichever of its hypotheses is the best."""
+        targets = ([self._target_ids[piece] for piece in pieces if piece != EOS] for pieces, *_ in found)
+        return all(is_retried(source, target, options) for target in targets)
+
     def _hypotheses(
         self, row: int, found: list[_Found], options: SearchOptions, ends: Mapping[tuple[int, tuple[str, ...]], float]
     ) -> list[Hypothesis]:
-        """Return the n best of a row; `ends` has the log-probability of EOS behind pieces that were stopped."""
+        """Return the n best of a row; `ends` has the log-probability of EOS behind pieces that were stopped.
+
+        Where it has none, the score is NaN.
+        """
         hypotheses: dict[tuple[int, ...], Hypothesis] = {}
         for pieces, score, attention in found:
             log_prob = score * len(pieces) ** options.length_penalty
             if pieces[-1] == EOS:
                 pieces = pieces[:-1]
             else:
-                log_prob += ends[row, tuple(pieces)]
+                log_prob += ends.get((row, tuple(pieces)), math.nan)
             ids = [self._target_ids[piece] for piece in pieces]
             # A beam wider than the search space may return a hypothesis twice.
             hypothesis = Hypothesis.of(ids, log_prob, options.length_penalty)

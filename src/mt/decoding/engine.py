@@ -111,6 +111,9 @@ class Engine(Protocol):
 
         The one translation of a sentence without tokens is `EMPTY_HYPOTHESIS`. Where there are prefixes, one for each
         sentence and within its length bound, all its hypotheses begin with it, which costs nothing.
+
+        With `retry_loops`, a sentence whose hypotheses are all runaways may have them without scores (NaN) and in any
+        order: it is searched again.
         """
         ...
 

@@ -3,6 +3,7 @@
 A model that gets an input unlike its training text, such as a single rare word, may find no end.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,6 +27,11 @@ def is_runaway(source: Sequence[int], target: Sequence[int]) -> bool:
     return most_copies(target) >= max(_MIN_COPIES, 2 * most_copies(source))
 
 
+def is_retried(source: Sequence[int], target: Sequence[int], options: SearchOptions) -> bool:
+    """Return True if a sentence with this best translation is searched again."""
+    return len(target) > options.min_length and is_runaway(source, target)
+
+
 def most_copies(ids: Sequence[int]) -> int:
     """Return how often a phrase of at most eight tokens follows itself, at most: 3 for a b a b a b."""
     most = 1
@@ -45,19 +51,25 @@ def search_without_loops(
     Only with the option `retry_loops`. The second hypotheses count if the best of them is no runaway, or shorter.
     Samples stay as they are drawn.
     """
-    found = engine.translate(sentences, options, prefixes)
+    exact = replace(options, retry_loops=False)
     if not options.retry_loops or options.sampling is not None or options.no_repeat_ngram_size:
-        return found
+        return engine.translate(sentences, exact, prefixes)
+
+    def search(rows: Sequence[int], changed: SearchOptions) -> dict[int, list[Hypothesis]]:
+        chosen = [sentences[row] for row in rows], changed, [prefixes[row] for row in rows if prefixes]
+        return dict(zip(rows, engine.translate(*chosen) if rows else [], strict=True))
+
+    found = engine.translate(sentences, options, prefixes)
     rows = [
         row
         for row, (source, [best, *_]) in enumerate(zip(sentences, found, strict=True))
-        if len(best.ids) > options.min_length and is_runaway(source, best.ids)
+        if is_retried(source, best.ids, options)
     ]
-    if not rows:
-        return found
-    retry = replace(options, no_repeat_ngram_size=_RETRY_NGRAM)
-    second = engine.translate([sentences[row] for row in rows], retry, [prefixes[row] for row in rows if prefixes])
-    for row, again in zip(rows, second, strict=True):
-        if not is_runaway(sentences[row], again[0].ids) or len(again[0].ids) < len(found[row][0].ids):
-            found[row] = again
-    return found
+    second = search(rows, replace(exact, no_repeat_ngram_size=_RETRY_NGRAM))
+    doubtful = [row for row in rows if is_runaway(sentences[row], second[row][0].ids)]
+    first = search([row for row in doubtful if math.isnan(found[row][0].score)], exact)
+    for row in doubtful:
+        best = first.get(row, found[row])
+        if len(second[row][0].ids) >= len(best[0].ids):
+            second[row] = best
+    return [second.get(row, best) for row, best in enumerate(found)]
