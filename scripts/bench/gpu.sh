@@ -83,7 +83,8 @@ speed() {
 SIDE_BY_SIDE=()
 if "$PYTHON" -c "import xdist" 2>/dev/null; then SIDE_BY_SIDE=(-n 6); fi
 phase tests 85 "$PYTHON" -m pytest -q -m gpu -p no:cacheprovider --show-capture=no --durations=8 "${SIDE_BY_SIDE[@]}" \
-    tests/training/test_gpu.py tests/gpu/test_cuda_graphs.py
+    tests/training/test_gpu.py tests/gpu/test_cuda_graphs.py tests/gpu/test_loss_kernel.py \
+    tests/model/test_packed_attention.py
 speed base 95 $BASE --max-tokens $TOKENS --only "${MINE[@]}" marian --peers "$PYTHON"
 speed big 75 $BIG --max-tokens $TOKENS --only "${MINE[@]}" marian --peers "$PYTHON"
 speed sweep 85 $BASE --max-tokens $SWEEP --only "${MINE[@]}" "${SMALL[@]}"

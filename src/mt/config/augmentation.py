@@ -30,7 +30,7 @@ class AugmentationConfig(Section):
     """
 
     robust: bool = False
-    """Whether every kind of change below is on, unless its own key says otherwise."""
+    """Whether every kind of change below but `upper_case` and `terms` is on, unless its own key says otherwise."""
     upper_case: _Share = None
     """Share of pairs in capitals, on both sides."""
     title_case: _Share = None

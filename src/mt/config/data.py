@@ -23,9 +23,9 @@ class DataConfig(Section):
     """The corpora, and what is dropped from the training text."""
 
     source_lang: Annotated[Languages, Field(examples=["en"])]
-    """Code of the language to translate from; or a list, for one model of several: each source then names its own."""
+    """Code of the language to translate from; or a list, for a model of several; each source then names its own."""
     target_lang: Annotated[Languages, Field(examples=["de"])]
-    """Code of the language to translate to; or a list, for one model of several: each source then names its own."""
+    """Code of the language to translate to; or a list, for a model of several; each source then names its own."""
     root: Line = "."
     """Folder that the paths of sources are relative to, itself relative to the current directory."""
     train: Annotated[Sources, Field(examples=[{"source": "a", "target": "b"}])]
