@@ -95,6 +95,17 @@ def test_a_catalogue_in_both_directions(tmp_path: Path) -> None:
     assert backwards == [(target, source) for source, target in expected]
 
 
+def test_a_catalogue_without_its_language_is_not_guessed_both_ways(tmp_path: Path) -> None:
+    (tmp_path / "a.po").write_text('msgid "one"\nmsgstr "uno"\n')
+    assert pairs_of(tmp_path, {"file": "a.po"}) == [("one", "uno")]
+    both_ways = {"file": "a.po", "source_lang": "en", "target_lang": "it", "both_ways": True}
+    both = {"source_lang": ["en", "it"], "target_lang": ["it", "en"]}
+    with pytest.raises(InputError, match=r"no unit in en and it, only source, target\n.*source_column"):
+        pairs_of(tmp_path, both_ways, **both)
+    columns = {"source_column": "source", "target_column": "target"}
+    assert pairs_of(tmp_path, both_ways | columns, **both) == [("one", "uno"), ("uno", "one")]
+
+
 LAUGHS = '<!DOCTYPE tmx [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><tmx><body><tu>&b;</tu></body></tmx>'
 EXTERNAL = '<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/passwd">]><tmx><body><tu>&a;</tu></body></tmx>'
 UNDECLARED = '<!DOCTYPE tmx SYSTEM "x.dtd"><tmx><body><tu><tuv lang="en"><seg>a&b;</seg></tuv></tu></body></tmx>'

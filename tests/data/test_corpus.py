@@ -311,6 +311,15 @@ def hub(tmp_path: Path) -> Callable[..., list[Pair]]:
     return lambda **source: pairs_of(tmp_path, {"hub": str(folder), **source})
 
 
+def test_a_switch_of_the_network_holds_for_the_hubs_library(
+    hub: Callable[..., list[Pair]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setenv("MT_OFFLINE", "1")
+    assert hub(split="validation") == [("good", "buono")]
+    assert os.environ.pop("HF_HUB_OFFLINE") == "1"
+
+
 def test_a_hub_data_set_and_its_splits(hub: Callable[..., list[Pair]]) -> None:
     assert hub() == [("hello", "ciao"), ("NA", "null")]
     assert hub(split="validation") == [("good", "buono")]

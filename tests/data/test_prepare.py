@@ -454,6 +454,18 @@ def test_the_remaining_sources_must_suffice(tmp_path: Path, text: str, changes: 
         drop_missing_sources(parse_config(text, "x.yaml", [f"data.root={tmp_path}", *changes]))
 
 
+def test_a_language_needs_a_source_on_its_own_side(tmp_path: Path) -> None:
+    train = [
+        {**write_pairs(tmp_path, "there", GOOD), "source_lang": "en", "target_lang": "it"},
+        {"source": "gone.it", "target": "gone.en", "source_lang": "it", "target_lang": "en", "optional": True},
+    ]
+    own = train[0]
+    both = {"source_lang": ["en", "it"], "target_lang": ["it", "en"]}
+    config = make_config(tmp_path, train, **both, valid=own, test=None)
+    with pytest.raises(InputError, match=r"data\.train: no source in en exists"):
+        drop_missing_sources(config)
+
+
 def test_only_training_text_is_optional() -> None:
     with pytest.raises(InputError, match=r"data\.valid: is optional, which is for training text only"):
         parse_config(CONFIG.replace("valid.xx}", "valid.xx, optional: true}"), "x.yaml")

@@ -113,6 +113,15 @@ def test_blocks_end_with_their_share() -> None:
     assert all(map(len, windows_of(windows)))
 
 
+@pytest.mark.parametrize("repeated", [0.1, 0.5, 1.5])
+def test_a_share_smaller_than_a_block_is_read_as_often_as_it_should_be(repeated: float) -> None:
+    shares = (Share(25), Share(5, repeated))
+    epochs = [repeats(ShuffledWindows(shares, 1, epoch, window=8, block=8)) for epoch in range(400)]
+    counts = [counts[25] for counts in epochs]
+    assert set(counts) == {int(repeated), int(repeated) + 1}
+    assert sum(counts) / 400 == pytest.approx(repeated, abs=0.08)
+
+
 def test_the_smallest_share_has_at_least_one_sentence() -> None:
     assert sum(repeats(ShuffledWindows((Share(20, 0.001),), 1, 0))) == 1
 

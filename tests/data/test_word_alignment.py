@@ -9,6 +9,7 @@ import pytest
 
 from command import mt
 from data_helpers import encode_text, lines_in, write_lines
+from mt.data import guided_alignment
 from mt.data.batching import BatchStream, assemble
 from mt.data.guided_alignment import Alignments, PieceWords, write_alignments
 from mt.data.subword_sampling import Merges, SampledCorpus
@@ -115,6 +116,25 @@ def written(folder: Path, sources: list[str], targets: list[str]) -> tuple[Token
     corpus = encode_text(folder, sources, targets, pair)
     write_alignments(corpus, pair, folder / "alignments", "key")
     return pair, corpus, Alignments.open(folder / "alignments", pair)
+
+
+def test_long_sentences_are_read_in_smaller_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources, targets, _ = permuted_text(40)
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    whole = written(tmp_path / "whole", sources, targets)[2]
+    gathered, gather = [], EncodedCorpus.gather
+
+    def counted(corpus: EncodedCorpus, side: str, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        ids, lengths = gather(corpus, side, indices)
+        gathered.append(ids.size)
+        return ids, lengths
+
+    monkeypatch.setattr(EncodedCorpus, "gather", counted)
+    monkeypatch.setattr(guided_alignment, "_PIECES", 100)
+    parts = written(tmp_path / "parts", sources, targets)[2]
+    assert (parts.links == whole.links).all()
+    assert max(gathered) <= 100
 
 
 def test_links_hold_for_every_segmentation(tmp_path: Path) -> None:

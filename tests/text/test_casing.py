@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 
@@ -50,6 +51,12 @@ def test_the_usual_case_of_words_is_restored() -> None:
     shouted = "ANNA SENT THE LETTER TO NASA. THE IPHONE IS NEW, SAYS ANNA."
     assert usual(casing, shouted) == "Anna sent the letter to NASA. The iPhone is new, says Anna."
     assert usual(casing, "THE LETTER OF J. ANNA") == "The letter of j. Anna"  # an initial ends no sentence
+
+
+def test_accents_of_their_own_belong_to_their_letters() -> None:
+    casing = learned([normalize("NFD", line) for line in 2 * GERMAN])
+    shouted = normalize("NFD", "DER HUND LÄUFT ÜBER DIE STRASSE.")
+    assert Preprocessing(casing).apply(shouted).line == "Der Hund läuft über die Straße."
 
 
 def test_what_is_kept_gets_its_own_case() -> None:

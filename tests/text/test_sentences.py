@@ -29,6 +29,8 @@ def sentences(text: str, language: str = "en") -> list[str]:
             "Zwei Männer mit Hut bzw. Mütze dösen. Sie schlafen.",
             ["Zwei Männer mit Hut bzw. Mütze dösen.", "Sie schlafen."],
         ),
+        ("de-AT", "Siehe Nr. 5 bzw. 6. Sie schlafen.", ["Siehe Nr. 5 bzw. 6.", "Sie schlafen."]),
+        ("deu_Latn", "Siehe Nr. 5 bzw. 6. Sie schlafen.", ["Siehe Nr. 5 bzw. 6.", "Sie schlafen."]),
         ("hi", "यह एक वाक्य है। यह दूसरा है।", ["यह एक वाक्य है।", "यह दूसरा है।"]),
         ("ja", "「こんにちは。」と言った。はい。", ["「こんにちは。」と言った。", "はい。"]),
         ("fr", "M. Macron a rencontré J. Chirac.", ["M. Macron a rencontré J. Chirac."]),

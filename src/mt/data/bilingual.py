@@ -28,18 +28,22 @@ _MAX_UNIT = 2**24  # bytes
 _MAX_PO = 2**28  # bytes; polib needs some ten times as much memory
 
 
-def bilingual_pairs(path: Path, kind: str, wanted: tuple[str, str]) -> Iterator[tuple[int, str, str]]:
+def bilingual_pairs(
+    path: Path, kind: str, wanted: tuple[str, str], takes_unnamed: bool = True
+) -> Iterator[tuple[int, str, str]]:
     """Yield (line, source, target) of each unit of a .tmx, .xliff, .xlf, .po or .tbx that has both languages.
 
-    Of several texts in a language the first counts, and of source terms all. `en` also takes `en-US`. Raises InputError
-    if the file is missing, of another kind, malformed or unsafe, or if no unit has both languages.
+    Of several texts in a language the first counts, and of source terms all. `en` also takes `en-US`. With
+    `takes_unnamed`, source and target of a file that names no languages are in the languages wanted.
+
+    Raises InputError if the file is missing, of another kind, malformed or unsafe, or if no unit has both languages.
     """
     languages: dict[str, None] = {}
     found = False
     for line, texts in read_units(path, kind):
         names = [name for name, _ in texts]
         languages |= dict.fromkeys(names)
-        if chosen := _choose_languages(wanted, names):
+        if chosen := _choose_languages(wanted, names, takes_unnamed):
             found = True
             sources = [text for name, text in texts if name == names[chosen[0]]]
             for source in sources if kind == ".tbx" else sources[:1]:
@@ -52,14 +56,14 @@ def bilingual_pairs(path: Path, kind: str, wanted: tuple[str, str]) -> Iterator[
         raise InputError(f"{path}: no {noun} in {' and '.join(wanted)}, {there}", hint)
 
 
-def _choose_languages(wanted: Sequence[str], names: Sequence[str]) -> tuple[int, int] | None:
+def _choose_languages(wanted: Sequence[str], names: Sequence[str], takes_unnamed: bool) -> tuple[int, int] | None:
     """Return the indices of two languages among the names of a unit's texts, or None."""
     source, target = (_index(language, names) for language in wanted)
     if source is None and target is not None and len(names) == 2 and names[1 - target] in _UNNAMED:
         source = 1 - target
     elif target is None and source is not None and len(names) == 2 and names[1 - source] in _UNNAMED:
         target = 1 - source
-    elif source is target is None and tuple(names) == _UNNAMED:
+    elif takes_unnamed and source is target is None and tuple(names) == _UNNAMED:
         return 0, 1
     return None if source is None or target is None or source == target else (source, target)
 

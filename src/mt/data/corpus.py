@@ -1,5 +1,6 @@
 """Sentence pairs of every kind of source."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -25,6 +26,7 @@ from mt.data.named_corpora import opus_archive, sacrebleu_files
 from mt.data.paired_texts import LinePair, LineText, paired_texts, read_texts
 from mt.data.tables import COLUMNS_HINT, Row, first_line, no_column, row_issue, table_rows
 from mt.errors import InputError, MachineError, is_disk_full, is_out_of_memory
+from mt.storage.download import offline_switch
 from mt.text.archives import ARCHIVES
 from mt.text.lines import IssueHandler, raise_issue
 
@@ -65,9 +67,15 @@ def read_numbered(source: Source, data: DataConfig, on_issue: IssueHandler = rai
         case TableFile() if source.kind not in ARCHIVES:
             path, columns = Path(data.root) / source.file, data.columns_of(source)
             if source.kind in BILINGUAL:
-                return bilingual_pairs(path, source.kind, columns)
+                return bilingual_pairs(path, source.kind, columns, not _is_read_both_ways(source, data))
             return _select_columns(table_rows(path, source, columns, on_issue), source, data, str(path), on_issue)
     return chain.from_iterable(_numbered(read_texts(pair, on_issue)) for pair in line_texts(source, data))
+
+
+def _is_read_both_ways(source: TableFile, data: DataConfig) -> bool:
+    opposite = data.languages_of(source)[::-1]
+    others = (other for other in data.train if isinstance(other, TableFile) and other.file == source.file)
+    return any(data.languages_of(other) == opposite for other in others)
 
 
 def line_texts(source: Source, data: DataConfig) -> list[LinePair]:
@@ -107,7 +115,9 @@ def _read_builtin(source: Builtin, data: DataConfig) -> Iterator[Pair]:
 
 
 def _hub_rows(source: HubDataset) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a Hugging Face data set; the library honours `HF_HOME` and `HF_HUB_OFFLINE`."""
+    """Yield the rows of a Hugging Face data set; the library honours `HF_HOME`."""
+    if offline_switch():
+        os.environ["HF_HUB_OFFLINE"] = "1"  # which the library reads when it is imported
     from datasets import disable_progress_bars, load_dataset
 
     disable_progress_bars()

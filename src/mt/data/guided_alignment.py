@@ -24,7 +24,7 @@ Array = NDArray[Any]
 
 ALIGNMENTS_VERSION = 2  # changes when the stored words or links do
 
-_AT_ONCE = 2**16  # sentences
+_AT_ONCE, _PIECES = 2**16, 2**23  # sentences, and pieces of them and their padding
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -134,8 +134,10 @@ def write_alignments(corpus: EncodedCorpus, tokenizers: TokenizerPair, folder: P
 def _corpus_words(corpus: EncodedCorpus, side: str, tokenizer: TextTokenizer) -> Words:
     words, found = PieceWords(tokenizer), []
     pad = int(np.flatnonzero(words.hidden)[0])
-    for start in range(0, len(corpus), _AT_ONCE):
-        ids, lengths = corpus.gather(side, np.arange(start, min(start + _AT_ONCE, len(corpus))))
+    longest = int(np.diff(corpus.sides[side][1]).max(initial=1))
+    at_once = max(1, min(_AT_ONCE, _PIECES // longest))  # sentences are padded to the longest
+    for start in range(0, len(corpus), at_once):
+        ids, lengths = corpus.gather(side, np.arange(start, min(start + at_once, len(corpus))))
         found.append(words.keys(np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, pad)))
     keys, sizes = map(np.concatenate, zip(*found, strict=True))
     numbers = np.unique(keys, return_inverse=True)[1].astype(np.int32)

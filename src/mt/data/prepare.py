@@ -47,7 +47,7 @@ _NOT_CONTENT = {"source_lang", "target_lang", "weight", "streaming", "synthetic"
 def drop_missing_sources(config: Config) -> Config:
     """Remove optional training sources whose files do not exist, and log them; the others become mandatory.
 
-    Raises InputError if no source is left for one of the languages, or for `from_train`.
+    Raises InputError if no source is left from or in one of the languages, or for `from_train`.
     """
     data = config.data
     present: list[Source] = []
@@ -61,10 +61,12 @@ def drop_missing_sources(config: Config) -> Config:
             present.append(source.model_copy(update={"optional": False}) if paths else source)
     for names in dict.fromkeys(left_out):  # a source that is read both ways is two
         log.warning("data.train: an optional source is left out: %s does not exist", names)
-    left = {code for source in present for code in data.languages_of(source)}
-    for code in (*data.target_lang, *data.source_lang):
-        if code not in left:
-            raise InputError(f"data.train: no source in {code} exists", "all are optional, but one is needed")
+    left = [data.languages_of(source) for source in present]
+    for side, codes in ((1, data.target_lang), (0, data.source_lang)):
+        for code in codes:
+            if all(languages[side] != code for languages in left):
+                problem = f"data.train: no source {('from', 'in')[side]} {code} exists"
+                raise InputError(problem, "all are optional, but one is needed")
     for split, sources in (("valid", data.valid), ("test", data.test)):
         if isinstance(sources, FromTrain) and all(map(is_synthetic, present)):
             raise InputError(

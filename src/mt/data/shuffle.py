@@ -17,6 +17,7 @@ BLOCK = 2**8
 # Keys of random streams that no window's number equals.
 _PERMUTATION = 2**32 - 1
 _SELECTION = 2**32 - 2
+_ROUNDING = 2**32 - 3
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class ShuffledWindows:
     def __len__(self) -> int:
         if self._is_single():
             return 1
-        blocks = sum(units * full + extra for units, full, extra in (_units(s, self.block) for s in self.shares))
+        counts = (self._units(number, self.block) for number in range(len(self.shares)))
+        blocks = sum(units * full + extra for units, full, extra in counts)
         return -(-blocks // (self.window // self.block))
 
     def indices(self, window: int) -> Indices:
@@ -62,11 +64,22 @@ class ShuffledWindows:
         """Return the first sentence of each of the epoch's blocks, share by share."""
         starts, first = [], 0
         for number, share in enumerate(self.shares):
-            units, full, extra = _units(share, size)
+            units, full, extra = self._units(number, size)
             drawn = self._random(_SELECTION, number).permutation(units)[:extra] if extra else np.arange(0)
             starts += [first + size * np.tile(np.arange(units), full), first + size * drawn]
             first += share.sentences
         return np.concatenate(starts)
+
+    def _units(self, number: int, size: int) -> tuple[int, int, int]:
+        """Return a share's number of blocks, how often all of them come, and how many come once more."""
+        share = self.shares[number]
+        units, full = -(-share.sentences // size), int(share.repeats)
+        exact = units * (share.repeats - full)
+        if self._is_single():
+            extra = round(exact)
+            return units, full, extra if full or extra else min(units, 1)
+        # Of a small share, which is a block or two, chance takes a part in the mean of the epochs.
+        return units, full, int(exact) + int(self._random(_ROUNDING, number).random() < exact % 1)
 
     def _random(self, *purpose: int) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64([self.seed, self.epoch, *purpose]))
@@ -78,11 +91,3 @@ def hash_indices(indices: Indices, key: np.uint64) -> NDArray[np.uint64]:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
-
-
-def _units(share: Share, size: int) -> tuple[int, int, int]:
-    """Return a share's number of blocks, how often all of them come, and how many come once more."""
-    units = -(-share.sentences // size)
-    full = int(share.repeats)
-    extra = round(units * (share.repeats - full))
-    return units, full, extra if full or extra else min(units, 1)

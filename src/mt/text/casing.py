@@ -10,6 +10,7 @@ from unicodedata import category
 
 from mt.errors import InputError
 from mt.text.languages import base_language
+from mt.text.lines import nfc
 
 _DOTTED_I = {"tr", "az", "tt", "crh"}  # languages with the letters ı and İ
 _FIRST_LETTER = re.compile(r"(?<!\S)([^\w\s]*)(\w)")
@@ -74,7 +75,7 @@ class Casing:
         """Learn the case of words from text; None if most of them are in a script without case."""
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         starts, surplus = Counter[tuple[bool, bool]](), 0  # of words with case
-        for line in lines:
+        for line in map(nfc, lines):
             words = list(WORD.finditer(line))
             matches = [word for word in words if _has_case(word[0])]
             surplus += 2 * len(matches) - len(words)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mt.text.casing import Casing, Kept, Recase
+from mt.text.lines import nfc
 from mt.text.spelling import Spelling
 
 
@@ -36,6 +37,8 @@ class Preprocessing:
             keep_case: whether the case stays as it is.
             kept: finds text that is spelt in one way only.
         """
+        if self.casing or self.spelling:
+            line = nfc(line)  # the letters of their words
         usual = self.casing.restored(line, language, kept) if self.casing and not keep_case else None
         line, recase = usual or (line, None)
         return Preprocessed(self.spelling.corrected(line, kept) if self.spelling else line, recase)

@@ -76,7 +76,7 @@ def _segment(text: str, language: str) -> list[str]:
     from sentencex import segment
 
     try:
-        return list(segment(language, text))
+        return list(segment(base_language(language), text))
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # a bug of the library, in Rust: 1.0.32 has them at odd spaces
             raise

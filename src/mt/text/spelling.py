@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mt.errors import InputError
 from mt.text.casing import WORD, Kept, starts_sentence
+from mt.text.lines import nfc
 
 KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю")
 """Rows of keys; a letter may be mistyped as its neighbour."""
@@ -38,7 +39,7 @@ class Spelling:
     def learn(cls, lines: Iterable[str]) -> "Spelling | None":
         """Learn words from text; None from a script without case."""
         counts, capitals = Counter[str](), Counter[str]()
-        for line in lines:
+        for line in map(nfc, lines):
             if line.isupper():
                 continue
             for match in WORD.finditer(line):
