@@ -191,6 +191,10 @@ def test_two_files_are_aligned_on_the_command_line(tmp_path: Path) -> None:
     assert sum(map(len, wrong)) < 0.03 * sum(map(len, links))
 
     write_lines(tmp_path / "short.xx", targets)
+    assert (
+        "--output -: this goes to a file"
+        in mt("data", "align-words", "a.en", "a.xx", "--output", "-", cwd=tmp_path, code=2).stderr
+    )
     done = mt("data", "align-words", "a.en", "short.xx", "--output", "b.links", cwd=tmp_path, code=2)
     assert "a.en has 402 lines but short.xx has 400" in done.stderr
     write_lines(tmp_path / "empty", [])

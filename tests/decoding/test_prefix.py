@@ -27,7 +27,7 @@ from engine_helpers import (
 from mt.api.loading import load
 from mt.bundle.to_ctranslate2 import convert
 from mt.data.tokenizer import EOS_ID
-from mt.decoding.engine import Sampling, SearchOptions
+from mt.decoding.engine import Sampling, SearchOptions, costs_batch
 from mt.decoding.prefix import speller_of
 from mt.decoding.scoring import forced_score
 from mt.decoding.search import pad_sources
@@ -98,6 +98,19 @@ def test_log_probs_of_the_next_token(both: Twins) -> None:
     assert np.allclose(np.exp(fast), np.exp(slow), atol=1e-5)
     [expected] = forced_score(both.model, pad_sources([IDS[1]], torch.device("cpu")), [target])
     assert slow[range(4), [*target, EOS_ID]].sum() == pytest.approx(expected, abs=1e-4)
+
+
+def test_log_probs_in_smaller_batches(both: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many sentences as the memory for their log-probabilities allows."""
+    targets = [IDS[0][:3], [], [5]]
+    for engine in (both.fast(), both.slow()):
+        whole = list(engine.next_log_probs(IDS[:3], targets))
+        monkeypatch.setattr("mt.decoding.engine._MAX_COSTS", 1)
+        parts = list(engine.next_log_probs(IDS[:3], targets))
+        monkeypatch.undo()
+        assert [rows.shape for rows in parts] == [rows.shape for rows in whole]
+        assert all(np.allclose(np.exp(one), np.exp(two), atol=1e-5) for one, two in zip(parts, whole, strict=True))
+    assert [costs_batch(256_000, [[1] * size]) for size in (0, 31, 255, 10**6)] == [16, 16, 2, 1]
 
 
 @pytest.mark.parametrize("prefix", ["Ein Hu", "Ein Hund", "Ein Hund ", "ein ", "Z", "(", "Ωμ", "Das  a", "E", "Häus"])

@@ -21,7 +21,7 @@ from engine_helpers import (
     twins,
 )
 from mt.config import Config
-from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID
+from mt.data.tokenizer import EOS, EOS_ID, PAD_ID, SOS_ID, UNK_ID
 from mt.decoding.engine import Sampling, SearchOptions
 from mt.decoding.runaway import is_runaway, most_copies, search_without_loops
 from mt.decoding.translator import Translator
@@ -116,6 +116,25 @@ def test_engines_agree_where_some_hypotheses_are_runaways(tmp_path: Path, streng
     options = SearchOptions(4, n_best=4, retry_loops=True)
     fast, slow = (search_without_loops(engine, ids, options) for engine in (both.fast(), both.slow()))
     same(fast, slow)
+
+
+def test_a_sentence_without_all_scores_has_none(tmp_path: Path) -> None:
+    """Otherwise those that ended would come first, whatever their scores."""
+    engine = twins(tmp_path, *PUSHABLE).fast()
+    pieces = engine._target_pieces[10:13]
+    found = [([*pieces[:2], EOS], -1.0, None), (pieces, -2.0, None)]
+    hypotheses = engine._hypotheses(0, found, SearchOptions(2, n_best=2), {})
+    assert [math.isnan(each.score) for each in hypotheses] == [True, True]
+    hypotheses = engine._hypotheses(0, found, SearchOptions(2, n_best=2), {(0, tuple(pieces)): -0.5})
+    assert [len(each.ids) for each in hypotheses] == [2, 3]
+
+
+def test_greedy_search_without_scores_is_repeated_once(tmp_path: Path) -> None:
+    engine, searched = twins(tmp_path, *PUSHABLE, model=endless_model).fast(), []
+    translate = engine.translate
+    engine.translate = lambda ids, *rest: (searched.append(len(ids)), translate(ids, *rest))[1]  # type: ignore[method-assign]
+    search_without_loops(engine, IDS, SearchOptions(1, scores=False, retry_loops=True))
+    assert len(searched) == 2
 
 
 def test_a_translator_gives_no_loop_and_leaves_the_others(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import sentencepiece
 import torch
 
 from command import mt
@@ -15,6 +16,7 @@ from model_helpers import DECODER_ONLY, small_model
 from mt.bundle.load_translator import open_model
 from mt.config import parse_config
 from mt.data.sentence_format import NO_TAGS
+from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer, TokenizerPair
 from mt.decoding import scoring
 from mt.decoding.engine import EngineChoice
@@ -85,6 +87,19 @@ def test_pairs_longer_than_the_models_limit_have_no_score(shape: dict) -> None:
     for (source, target), scored in zip(pairs, found, strict=True):
         if scored is not None:
             assert scored.log_prob == pytest.approx(alone(model, both, source, target, []), abs=1e-4)
+
+
+def test_a_target_with_unknown_characters_has_no_score(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("a b c\nd e f\n" * 9)
+    options = {"vocab_size": 14, "minloglevel": 2, "hard_vocab_limit": False}
+    sentencepiece.SentencePieceTrainer.train(input=str(tmp_path / "text"), model_prefix=str(tmp_path / "m"), **options)
+    tokenizer = SentencePieceTokenizer.from_files(tmp_path / "m.model")
+    model, settings = small_model(vocab=tokenizer.vocab_size), TranslationSettings.of(parse_config(SMALLEST, "x.yaml"))
+    scorer = PairScorer(model, TokenizerPair(tokenizer, tokenizer), NO_TAGS, settings)
+    known, unknown, source = scorer.score([("a b", "d e"), ("a b", "d Ω"), ("a Ω", "d e")])
+    assert known is not None
+    assert unknown is None
+    assert source is not None
 
 
 def test_batches_side_by_side_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

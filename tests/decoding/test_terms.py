@@ -128,6 +128,14 @@ def test_samples_are_refused(both: Twins, tsv: Path) -> None:
     assert slow.translate(["Nothing."], replace(OPTIONS, sampling=Sampling()))
 
 
+def test_samples_with_terms_are_refused_before_the_work(tmp_path: Path, tsv: Path, folder: Path) -> None:
+    (tmp_path / "text").write_text("Nothing.\n")
+    text, given = tmp_path / "text", ("--model", folder, "--engine", "torch", "--sample", "--glossary", tsv)
+    for command in (("eval", "--source", text, "--reference", text), ("translate", "--input", text)):
+        with pytest.raises(InputError, match="--sample and a glossary or text to keep contradict each other"):
+            run_cli(*command, *given)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return whole_folder(tmp_path_factory.mktemp("model"), "decoding.max_length=30").root

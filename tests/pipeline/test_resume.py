@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -277,6 +278,24 @@ def test_a_finished_run_does_nothing_again(trained: Path, tmp_path: Path) -> Non
         assert stage not in done.stderr
 
 
+def test_an_edited_readme_stays(trained: Path, tmp_path: Path) -> None:
+    folder = copy_of(trained, tmp_path / "copy")
+    readme = run_of(folder).model.readme
+    readme.write_text("# Ours\n")
+    assert "translating" not in train(folder, "training.log_every=3").stderr
+    assert readme.read_text() == "# Ours\n"
+    hurt(run_of(folder).model.weights, "cut")
+    train(folder)
+    verify(run_of(folder).model.root)
+
+
+def test_scores_of_a_test_set_that_was_removed_do_not_stay(trained: Path, tmp_path: Path) -> None:
+    folder = copy_of(trained, tmp_path / "copy")
+    assert (run_of(folder).scores / "test.json").is_file()
+    train(folder, "data.test=null", "training.max_steps=30")
+    assert not (run_of(folder).scores / "test.json").exists()
+
+
 def test_a_second_trainer_in_the_same_run_is_refused(tiny: Path) -> None:
     endless = overrides(["training.max_steps=100000", "training.patience=null"])
     first = Command("train", "--config", "tiny.yaml", *endless, cwd=tiny)
@@ -317,6 +336,20 @@ def test_two_threads_add_up_the_same_after_a_resume(tiny: Path) -> None:
     train_with_two(tiny, "--set", "training.max_steps=13")
     assert "resuming after step 13" in train_with_two(tiny)
     assert weights(tiny) == weights(expected_folder)
+
+
+def test_another_thread_leaves_signals_alone() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    seen = []
+
+    def work() -> None:
+        with StopRequest() as request:
+            seen.append((request.signal, signal.getsignal(signal.SIGTERM)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [(None, before)]
 
 
 def test_a_second_signal_leaves_at_once() -> None:

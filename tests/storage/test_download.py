@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +60,24 @@ def test_another_version_is_not_appended(web: Web, tmp_path: Path) -> None:
     web.cut, web.etag, web.files["/a"] = None, '"2"', CONTENT[::-1]
     download(f"{web.address}/a", path)
     assert path.read_bytes() == CONTENT[::-1]
+
+
+def test_a_kill_never_mixes_two_contents(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server has something else now; the process ends when it has noted that, and before the first byte."""
+    path = tmp_path / "a"
+    partial, mark = tmp_path / "a.partial", tmp_path / "a.partial.etag"
+    partial.write_bytes(b"old content")
+    mark.write_text('"of the old content"')
+
+    def killed(**_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("mt.storage.download.progress", killed)
+        with pytest.raises(KeyboardInterrupt):
+            download(f"{web.address}/a", path)
+    download(f"{web.address}/a", path)
+    assert path.read_bytes() == CONTENT
 
 
 def test_wrong_content_is_removed(web: Web, tmp_path: Path) -> None:

@@ -505,3 +505,11 @@ def test_a_full_disk_and_a_lock(tiny_disk: Path) -> None:
             pass
 
     full_disk(lock, hold)
+
+
+def test_a_name_as_long_as_the_system_takes(tmp_path: Path) -> None:
+    path = tmp_path / ("译" * 85)
+    with atomic.new_file(path) as write:
+        write(b"text")
+    assert path.read_bytes() == b"text"
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]

@@ -209,6 +209,17 @@ def test_what_becomes_the_product(
     assert not [notice for notice in notices if "to average exist" in notice]
 
 
+def test_weights_from_before_the_average_are_called_so(tiny: Path, notices: list[str]) -> None:
+    last = (*EVERY_4, "training.final_weights=last")
+    parts = Parts(tiny, *last)
+    parts.trainer(validate=Scripted(*range(9))).run()
+    parts.configure(*last, EMA)
+    product, described = parts.trainer().final_weights.final()
+    assert described == "step 24 (last)"
+    assert same(product, stored(parts, 24, averaged=False))
+    assert "step 24 (last) is from before it was set, and has no moving average" in "".join(notices)
+
+
 def test_a_loss_that_is_no_number_is_the_worst(tiny: Path) -> None:
     """Nothing is better than NaN, and nothing worse: the best would stay with it."""
 

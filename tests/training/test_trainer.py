@@ -5,6 +5,7 @@ import math
 import os
 import resource
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -274,6 +275,20 @@ def test_what_is_over_begins_no_curves(tiny: Path) -> None:
         trainer.run()
         trainer.metrics.close()
     assert len(list(parts.run.root.rglob("*tfevents*"))) == 1
+
+
+def test_a_broken_tensorboard_stops_no_training(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, notices: list[str]
+) -> None:
+    parts = Parts(tiny, "training.tensorboard=true", "training.max_steps=1")
+    (tiny / "tensorboard").mkdir()
+    (tiny / "tensorboard" / "__init__.py").write_text("raise ImportError('of another numpy')\n")
+    for name in [name for name in sys.modules if name.startswith(("tensorboard", "torch.utils.tensorboard"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(tiny))
+    parts.trainer().run()
+    assert "training.tensorboard: no curves are written, the package is not usable" in "".join(notices)
+    assert not list(parts.run.root.rglob("*tfevents*"))
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # tensorboard's own thread

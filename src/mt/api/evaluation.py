@@ -12,7 +12,7 @@ from mt.bundle.load_translator import OpenedModel, open_model, read_config
 from mt.config import Config
 from mt.data.eval_texts import EvalText
 from mt.decoding.engine import EngineChoice, SearchOptions
-from mt.errors import InputError
+from mt.errors import InputError, contradict
 from mt.evaluation import test_set
 from mt.evaluation.length_penalty import penalties_json, penalties_table, try_length_penalties
 from mt.evaluation.perturbation import evaluate_perturbed, perturbations_json, perturbations_table
@@ -97,6 +97,7 @@ def evaluate(
     """
     source, reference = _path(source), _path(reference)
     request, terms = request or SearchRequest.of(search), glossary_of(glossary, keep)
+    contradict(request.sampling is not None and terms is not None, request.name("sample"), "a glossary or text to keep")
     metrics = known_names(metrics, METRICS, "metrics")
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
     models, config, texts = _read(model, runs, (source, reference), (source_lang, to))

@@ -262,6 +262,8 @@ class Translator:
     def _check_engine(self, request: SearchRequest) -> None:
         if request.sampling is not None and "torch" not in self.engine:
             raise InputError("this engine does not draw reproducible samples", "load the model with engine='torch'")
+        has_terms = self._opened.translator.glossary is not None
+        contradict(request.sampling is not None and has_terms, request.name("sample"), "a glossary or text to keep")
 
     def _result(self, line: str, best: list[Candidate], attention: bool) -> Translation:
         source, target = self._opened.tokenizers.source, self._opened.tokenizers.target

@@ -210,6 +210,8 @@ def align_words(source: Path, target: Path, output: Path, force: bool) -> None:
     Example: mt data align-words train.en train.de --output train.links
     """
     from mt.extras.doctor.align_files import write_word_links
+    from mt.storage.output_path import require_writable
 
+    require_writable(output, "--output")
     check_output(output, source, target, force=force)
     print_result(write_word_links(source, target, output))

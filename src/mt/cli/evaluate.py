@@ -114,7 +114,7 @@ def score(source: Path, target: Path, output: Path | None, format_: str, **given
             else:
                 log_prob, tokens = log_prob + scored.log_prob, tokens + scored.tokens
     if unscored:
-        reason = "their source is empty, or they are longer than the model takes"
+        reason = "their source is empty, or they are longer than the model takes or have characters unknown to it"
         log.warning("%d pairs have no score: %s", unscored, reason)
     if tokens:
         log.info("%s tokens: perplexity %.2f", f"{tokens:,}", math.exp(min(-log_prob / tokens, 700)))

@@ -16,7 +16,7 @@ from mt.cli.text import check_input, check_output, input_lines, print_result, re
 from mt.console import log, progress
 from mt.errors import InputError, contradict
 from mt.storage.output_path import refuse_inputs, require_writable
-from mt.text.lines import read_lines
+from mt.text.lines import read_lines, refuse_pipe
 
 if TYPE_CHECKING:
     from mt.api.search import SearchRequest, Translation
@@ -76,7 +76,7 @@ def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, *
     if given["alignment"] or drawing is not None:
         _require_attention(given, text)
         refuse_inputs([drawing], inputs)
-    elif given["by_head"]:
+    if given["by_head"] and drawing is None:
         raise InputError("--by-head belongs to --attention", "add --attention FILE, or leave it out")
     drawn = _write_translations(text, input_, output, request, given)
     if drawing is not None:
@@ -185,6 +185,7 @@ def _prefix(given: dict[str, Any], input_: Path | None, n_lines: int | None) -> 
     contradict(bool(prefix), "--prefix", "--prefix-file")
     if n_lines is None:
         raise InputError("--prefix-file belongs to --input FILE", "name a file of lines")
+    refuse_pipe(path)
     if (n_prefixes := check_input(path)) != n_lines:
         raise InputError(f"{path} has {n_prefixes} lines, and {input_} {n_lines}", "give one prefix a line")
     return read_lines(path)

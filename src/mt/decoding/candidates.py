@@ -65,4 +65,4 @@ def closest(candidates: Sequence[Candidate], reference: str, utility: str = "ble
     from mt.metrics.pairwise import UTILITIES
 
     texts = [candidate.text for candidate in distinct(candidates)]
-    return texts[int(UTILITIES[utility]([*texts, normalized(reference)])[:-1, -1].argmax())]
+    return texts[int(UTILITIES[utility]([*texts, normalized(reference)], slice(-1, None))[:-1, 0].argmax())]

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from mt.data.tokenizer import EOS, EOS_ID, PAD, SOS, TokenizerPair
 from mt.decoding.engine import (
-    COSTS_BATCH,
     EMPTY_HYPOTHESIS,
     Hypothesis,
     SearchOptions,
     Sentences,
     UnusableError,
     batch_by_length,
+    costs_batch,
 )
 from mt.decoding.runaway import is_retried
 from mt.decoding.settings import TranslationSettings
@@ -142,10 +142,11 @@ class CTranslate2Engine:
 
     def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:
         """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
-        for first in range(0, len(sentences), COSTS_BATCH):
-            some = targets[first : first + COSTS_BATCH]
+        size = costs_batch(len(self._target_pieces), targets)
+        for first in range(0, len(sentences), size):
+            some = targets[first : first + size]
             results = self._translator.translate_batch(
-                [[self._source_pieces[i] for i in source] for source in sentences[first : first + COSTS_BATCH]],
+                [[self._source_pieces[i] for i in source] for source in sentences[first : first + size]],
                 [[self._target_pieces[i] for i in target] for target in some],
                 beam_size=1,
                 min_decoding_length=0,
@@ -179,7 +180,9 @@ class CTranslate2Engine:
         patience = 1 if options.beam_size == 1 else 2
         cut = [row for row, found in results.items() if any(p[-1] != EOS for p, *_ in found)]
         results |= run(by_bound(cut), patience * options.beam_size, 0, patience)
-        if options.retry_loops:
+        if not options.has_scores:
+            cut = []
+        elif options.retry_loops:
             cut = [row for row in cut if not self._only_runaways(sentences[row], results[row], options)]
         forced = [(row, pieces) for row in cut for pieces, *_ in results[row] if pieces[-1] != EOS]
         ends = self._end_log_probs([(sentences[row], pieces) for row, pieces in forced], options.no_repeat_ngram_size)
@@ -232,7 +235,7 @@ class CTranslate2Engine:
                     max_input_length=0,
                     disable_unk=True,
                     suppress_sequences=[[PAD], [SOS]],
-                    return_scores=options.scores or options.beam_size > 1,  # beam search has them anyway
+                    return_scores=options.has_scores,
                     return_end_token=True,
                     return_attention=options.attention,
                     use_vmap=shortlist,
@@ -250,7 +253,7 @@ class CTranslate2Engine:
     ) -> list[Hypothesis]:
         """Return the n best of a row; `ends` has the log-probability of EOS behind pieces that were stopped.
 
-        Where it has none, the score is NaN.
+        Where it lacks one, none of the row has a score: they are NaN.
         """
         hypotheses: dict[tuple[int, ...], Hypothesis] = {}
         for pieces, score, attention in found:
@@ -263,6 +266,8 @@ class CTranslate2Engine:
             # A beam wider than the search space may return a hypothesis twice.
             hypothesis = Hypothesis.of(ids, log_prob, options.length_penalty)
             hypotheses.setdefault(tuple(ids), replace(hypothesis, attention=attention))
+        if any(math.isnan(each.score) for each in hypotheses.values()):
+            return [replace(each, score=math.nan) for each in hypotheses.values()][: options.n_best]
         return sorted(hypotheses.values(), key=lambda h: -h.score)[: options.n_best]
 
     def _end_log_probs(self, stopped: Sequence[tuple[Sequence[int], list[str]]], no_repeat: int) -> Iterator[float]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "ctranslate2", "torch", "torch-graphs")  # the last: steps are CUDA graphs
 DEVICES = ("auto", "cpu", "cuda", "mps")
 FLOAT_TYPES = ("float32", "float16", "bfloat16")
-COSTS_BATCH = 16  # sentences of which `next_log_probs` computes all tokens' costs together
+_COSTS_BATCH, _MAX_COSTS = 16, 2**27  # sentences, and numbers in memory
 COMPUTE_TYPES = (*FLOAT_TYPES, "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16")
 
 
@@ -49,6 +49,11 @@ class SearchOptions:
     scores: bool = True  # whether scores are needed; without them greedy search may skip the softmax and return NaN
     sampling: Sampling | None = None  # draw translations instead of searching for the likeliest
     attention: bool = False  # return hypotheses with their attention
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether hypotheses have scores: beam search has them anyway."""
+        return self.scores or self.beam_size > 1
 
     def longest(self, source_tokens: int, max_positions: int | None) -> int:
         """Return the maximum number of tokens of a translation, EOS not counted.
@@ -97,8 +102,13 @@ class Hypothesis:
 
 EMPTY_HYPOTHESIS = Hypothesis([], 0.0, 0.0)
 
-
 Sentences = Sequence[Sequence[int]]  # as token ids
+
+
+def costs_batch(vocab: int, targets: Sentences) -> int:
+    """Return how many sentences `next_log_probs` takes together: their log-probabilities are in memory at once."""
+    longest = max(map(len, targets), default=0)
+    return max(1, min(_COSTS_BATCH, _MAX_COSTS // (vocab * (longest + 1))))
 
 
 class Engine(Protocol):

@@ -67,7 +67,7 @@ def search_without_loops(
     ]
     second = search(rows, replace(exact, no_repeat_ngram_size=_RETRY_NGRAM))
     doubtful = [row for row in rows if is_runaway(sentences[row], second[row][0].ids)]
-    first = search([row for row in doubtful if math.isnan(found[row][0].score)], exact)
+    first = search([row for row in doubtful if options.has_scores and math.isnan(found[row][0].score)], exact)
     for row in doubtful:
         best = first.get(row, found[row])
         if len(second[row][0].ids) >= len(best[0].ids):

@@ -1,5 +1,6 @@
 """Forced decoding: log-probabilities that a model assigns to translations of others."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -37,7 +38,7 @@ class PairScorer:
     settings: TranslationSettings
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Scored | None]:
-        """Score pairs; None where the source is empty, or a side is longer than the model's limit."""
+        """Score pairs; None where the source is empty, the target unknown, or a side longer than the model's limit."""
         max_source, max_target = self.settings.max_source_tokens, self.settings.max_positions
         encoded = self.tokenizers.source.encode_batch([source for source, _ in pairs], max_source)
         targets = self.tokenizers.target.encode_batch([target for _, target in pairs], max_target)
@@ -63,7 +64,8 @@ class PairScorer:
         with TORCH_THREADS, thread_pool(min(torch.get_num_threads() if on_cpu else 1, len(batches))) as pool:
             for batch, found in zip(batches, (pool.map if pool else map)(log_probs, batches), strict=True):
                 for i, log_prob in zip(batch, found, strict=True):
-                    results[i] = Scored(log_prob, len(targets[i]) + 1)
+                    if math.isfinite(log_prob):  # the unknown token has no probability
+                        results[i] = Scored(log_prob, len(targets[i]) + 1)
         return results
 
 

@@ -14,7 +14,7 @@ from mt.console import log
 from mt.data.tokenizer import PAD_ID, SOS_ID
 from mt.decoding.attention_weights import aligning_weights, attention_weights
 from mt.decoding.cuda_graphs import GraphedDecoder
-from mt.decoding.engine import COSTS_BATCH, EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, Sentences, batch_by_length
+from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, Sentences, batch_by_length, costs_batch
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.search import Model, log_probs_of, pad_sources, sample, search
 from mt.errors import is_out_of_memory
@@ -56,9 +56,11 @@ class TorchEngine:
 
     def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:
         """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
-        for first in range(0, len(sentences), COSTS_BATCH):
-            some = targets[first : first + COSTS_BATCH]
-            costs = self._costs(sentences[first : first + COSTS_BATCH], some)  # (T, B, V)
+        model = self.model.first if isinstance(self.model, Ensemble) else self.model
+        size = costs_batch(model.output.out_features, targets)
+        for first in range(0, len(sentences), size):
+            some = targets[first : first + size]
+            costs = self._costs(sentences[first : first + size], some)  # (T, B, V)
             yield from (costs[: len(target) + 1, row] for row, target in enumerate(some))
 
     @torch.inference_mode()

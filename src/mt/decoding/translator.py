@@ -199,6 +199,9 @@ class Translator:
             if text.strip() and len(parts) > 1:
                 raise InputError(f"line {number} has a prefix, and is longer than the model takes", "split this line")
             for source in islice(remaining, len(parts)):
+                if not source:  # nothing is translated
+                    begun.append(Prefix())
+                    continue
                 longest, costs = self._longest(source, options), partial(self._costs, [source])
                 begun.append(speller_of(self.tokenizers.target).spell(text, longest, costs, f"of line {number}"))
         return begun

@@ -21,15 +21,19 @@ Matrix = NDArray[np.float64]
 
 _CHRF_ORDER, _BETA = 6, 2
 _BLEU_ORDER = 4
+_ALL = slice(None)
 
 
-def chrf(sentences: Sequence[str]) -> Matrix:
-    """Return chrF2 (Popovic 2015), 0 to 100, of each sentence (row) against each as reference (column), (N, N)."""
+def chrf(sentences: Sequence[str], references: slice = _ALL) -> Matrix:
+    """Return chrF2 (Popovic 2015), 0 to 100, of each sentence (row) against each as reference (column), (N, N).
+
+    With a slice of the sentences as `references`, there are columns of these only, (N, R).
+    """
     texts = ["".join(sentence.split()) for sentence in sentences]
-    precision, recall, orders = np.zeros((3, len(texts), len(texts)))
+    precision, recall, orders = np.zeros((3, len(texts), len(texts[references])))
     for order in range(1, _CHRF_ORDER + 1):
-        shared, totals = _shared_ngrams(texts, order)
-        hypothesis, reference = totals[:, None], totals[None, :]
+        shared, totals = _shared_ngrams(texts, order, references)
+        hypothesis, reference = totals[:, None], totals[None, references]
         # As in sacreBLEU, an order counts where both sentences are long enough for it.
         counts = (hypothesis > 0) & (reference > 0)
         precision += np.where(counts, shared / np.maximum(hypothesis, 1), 0)
@@ -41,20 +45,21 @@ def chrf(sentences: Sequence[str]) -> Matrix:
     return 100 * np.where(below > 0, (1 + _BETA**2) * precision * recall / np.where(below > 0, below, 1), 0)
 
 
-def bleu(sentences: Sequence[str], characters: bool = False) -> Matrix:
-    """Return sentence BLEU (N, N) likewise, with exponential smoothing and effective order.
+def bleu(sentences: Sequence[str], references: slice = _ALL, characters: bool = False) -> Matrix:
+    """Return sentence BLEU (N, R) likewise, with exponential smoothing and effective order.
 
     Args:
         sentences: raw text.
+        references: which of them are columns.
         characters: compare characters, for languages without spaces; otherwise words as the 13a tokenizer splits them.
     """
     tokenize = (TokenizerChar if characters else Tokenizer13a)()
     words = [tuple(tokenize(sentence).split()) for sentence in sentences]
-    size = len(words)
-    log_precision, orders, smoothing = np.zeros((size, size)), np.zeros((size, 1)), np.ones((size, size))
-    any_shared = np.zeros((size, size), dtype=bool)
+    size = len(words), len(words[references])
+    log_precision, orders, smoothing = np.zeros(size), np.zeros((len(words), 1)), np.ones(size)
+    any_shared = np.zeros(size, dtype=bool)
     for order in range(1, _BLEU_ORDER + 1):
-        shared, totals = _shared_ngrams(words, order)
+        shared, totals = _shared_ngrams(words, order, references)
         total = totals[:, None]
         smoothing = np.where((shared == 0) & (total > 0), 2 * smoothing, smoothing)
         matched = np.where(shared > 0, shared, 1 / smoothing)
@@ -62,22 +67,23 @@ def bleu(sentences: Sequence[str], characters: bool = False) -> Matrix:
         orders += total > 0
         any_shared |= shared > 0
     lengths = np.array([len(sentence) for sentence in words], dtype=float)
-    brevity = np.exp(np.minimum(0, 1 - lengths[None, :] / np.maximum(lengths[:, None], 1e-9)))
+    brevity = np.exp(np.minimum(0, 1 - lengths[None, references] / np.maximum(lengths[:, None], 1e-9)))
     return 100 * np.where(any_shared, brevity * np.exp(log_precision / np.maximum(orders, 1)), 0)
 
 
-def _shared_ngrams(sentences: Sequence[Sequence[Hashable]], order: int) -> tuple[Matrix, Matrix]:
-    """Return how many n-grams each pair of sentences shares (N, N), and how many each sentence has (N,)."""
+def _shared_ngrams(sentences: Sequence[Sequence[Hashable]], order: int, references: slice) -> tuple[Matrix, Matrix]:
+    """Return how many n-grams sentences and references share (N, R), and how many each sentence has (N,)."""
     counters = [Counter(sentence[i : i + order] for i in range(len(sentence) - order + 1)) for sentence in sentences]
     columns = {ngram: i for i, ngram in enumerate(dict.fromkeys(ngram for counts in counters for ngram in counts))}
     counts = np.zeros((len(sentences), len(columns)))  # (N, G)
     for row, counter in enumerate(counters):
         for ngram, count in counter.items():
             counts[row, columns[ngram]] = count
-    return np.stack([np.minimum(counts, own).sum(axis=1) for own in counts]), counts.sum(axis=1)
+    shared = [np.minimum(counts, own).sum(axis=1) for own in counts[references]]
+    return np.stack(shared, axis=1), counts.sum(axis=1)
 
 
-UTILITIES: dict[str, Callable[[Sequence[str]], Matrix]] = {
+UTILITIES: dict[str, Callable[..., Matrix]] = {
     "chrf": chrf,
     "bleu": bleu,
     "character_bleu": partial(bleu, characters=True),

@@ -30,7 +30,7 @@ from mt.metrics.scores import bleu_signature
 from mt.model.build import TranslationModel
 from mt.model.transformer import set_parameters
 from mt.pipeline.data import sample_text
-from mt.storage.manifest import is_done, read_manifest, stage_key
+from mt.storage.manifest import DamagedError, read_manifest, stage_key, verify
 from mt.storage.run_dir import ModelDir, RunDir
 from mt.system.devices import peak_memory
 from mt.system.distributed import Distributed
@@ -84,8 +84,13 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
 
 
 def _is_complete(folder: ModelDir, key: str, steps: int) -> bool:
-    """Check key and steps: more steps may end with the same best weights."""
-    return is_done(folder.root, key) and read_manifest(folder.root)["steps"] == steps
+    """Check key and steps: more steps may end with the same best weights. The README may be edited."""
+    try:
+        facts = read_manifest(folder.root)
+        verify(folder.root, *(folder.root / name for name in facts["files"] if name != folder.readme.name))
+    except DamagedError:
+        return False
+    return facts.get("key") == key and facts["steps"] == steps
 
 
 def _key(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, weights: Mapping[str, Tensor], origin: str) -> str:
@@ -179,6 +184,8 @@ class _TrainedModel:
         """Score the test set, if there is one, with what rank 0 has, and write the results to the run's eval/."""
         config, converted, preprocessing = self.distributed.broadcast((config, converted, preprocessing))
         if config.data.test is None:
+            if self.distributed.is_main:
+                (self.run_dir.scores / "test.json").unlink(missing_ok=True)  # of an earlier test set, by other weights
             return []
         translator = self._translator(config, converted, preprocessing).distribute(self.distributed)
         results = evaluate(translator, config, read_texts(self.run_dir, "test", config.data))

@@ -79,9 +79,9 @@ def prepare(config: Config, run_dir: RunDir, runs: Path) -> tuple[Pretrained, di
     for folder in (run_dir.root, *data, run_dir.checkpoints, run_dir.exports, run_dir.scores):
         atomic.remove_partials(folder)
     pretrained = Pretrained.find(config, runs, recorded_inputs(run_dir))
-    digests = input_digests(config.data)
+    texts = input_digests(config.data)
     warn_of_shared_text(config.data)
-    digests |= pretrained.identities()
+    digests = texts | pretrained.identities()
     refuse_changes(run_dir, config, digests)
     if not run_dir.checkpoint_steps():
         pretrained.check()
@@ -90,7 +90,7 @@ def prepare(config: Config, run_dir: RunDir, runs: Path) -> tuple[Pretrained, di
                 record.unlink(missing_ok=True)
     atomic.write_text(run_dir.config, dump_config(config))
 
-    text_key = clean_text(config, run_dir, digests)
+    text_key = clean_text(config, run_dir, texts)
     tokenizers, files = make_tokenizers(config, run_dir, text_key, pretrained)
     encode(config, run_dir, tokenizers, files, text_key)
     report_cleaning(config, run_dir)

@@ -74,7 +74,9 @@ def new_file(path: Path) -> Iterator[Callable[[bytes], None]]:
     durable = not is_device(path)
     final = Path(os.path.realpath(path)) if durable else path  # keeps a link a link
     # With the process's number, so that two processes writing one file do not mix their bytes.
-    partial = final.with_name(f".{final.name}.{os.getpid()}{PARTIAL}") if durable else path
+    # A file name may have 255 bytes.
+    name = os.fsdecode(os.fsencode(final.name)[:200])
+    partial = final.with_name(f".{name}.{os.getpid()}{PARTIAL}") if durable else path
 
     def write(content: bytes) -> None:
         with explained(path):

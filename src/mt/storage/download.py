@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import http.client
 import os
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -80,6 +81,8 @@ def _fetch(url: str, partial: Path) -> None:
         length = answer.headers.get("Content-Length")
         total = done + int(length) if length else None
         tag = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
+        if not done:
+            partial.unlink(missing_ok=True)  # before the mark says that it is of this content
         mark.write_text(tag) if tag else mark.unlink(missing_ok=True)
         log.info("downloading %s%s", url, f" from byte {done:,} on" if done else "")
         bar = progress(total=total, initial=done, unit="B", unit_scale=True, desc="downloading")
@@ -105,6 +108,6 @@ def _answer(url: str, headers: dict[str, str]) -> Iterator[Any]:
     except urllib.error.HTTPError as error:
         kind = _RangeError if error.code == 416 and "Range" in headers else InputError
         raise kind(f"{url}: the server answers {error.code} {error.reason}", "check the name") from None
-    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, ssl.SSLError, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", None) or error
         raise MachineError(f"{url}: no connection ({reason})", "check the network; the cache works offline") from None

@@ -53,6 +53,8 @@ def worker_pool(workers: int, purpose: str, hint: str = "") -> Iterator[ProcessP
     # while it starts the next, or never notices and waits forever.
     pool._safe_to_dynamically_spawn_children = False  # type: ignore[attr-defined]
     try:
+        with _hidden_script():
+            pool.submit(int)
         yield pool
     except BrokenProcessPool:
         for process in list(pool._processes.values()):
@@ -60,6 +62,19 @@ def worker_pool(workers: int, purpose: str, hint: str = "") -> Iterator[ProcessP
         raise MachineError(f"a process that {purpose} was killed, perhaps for lack of memory", hint) from None
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _hidden_script() -> Iterator[None]:
+    """Keep new processes from running the user's script, which need not ask whether it is `__main__`."""
+    main = vars(sys.modules["__main__"])
+    hidden = {name: main[name] for name in ("__file__", "__spec__") if name in main}
+    main.pop("__file__", None)
+    main["__spec__"] = None
+    try:
+        yield
+    finally:
+        main.update(hidden)
 
 
 def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -> Iterator[tuple[Job, Result]]:

@@ -78,19 +78,22 @@ class FinalWeights:
     def final(self) -> tuple[dict[str, Tensor], str]:
         """Return the final weights and a description of them."""
         state = self._state
-        what = "moving average at " if self._averaged else ""
         if self._kind in ("average", "average_best"):
             steps = self._newest() if self._kind == "average" else self._best()
             made = state.step // (self._save_every if self._kind == "average" else self._validate_every)
             if len(steps) < min(self._count, made):
                 log.warning("final_weights: only %d of the %d checkpoints to average exist", len(steps), self._count)
             best = " (best on validation)" if self._kind == "average_best" else ""
-            name = f"mean of {what}steps {', '.join(map(str, steps))}{best}"
+            name = f"steps {', '.join(map(str, steps))}{best}"
         elif self._kind == "best" and state.best_step is not None:
-            steps, name = [state.best_step], f"{what}step {state.best_step} (best on validation)"
+            steps, name = [state.best_step], f"step {state.best_step} (best on validation)"
         else:
-            steps, name = [state.step], f"{what}step {state.step} (last)"
-        return self._checkpoints.weights(steps, self._averaged), name
+            steps, name = [state.step], f"step {state.step} (last)"
+        averaged = self._averaged and self._checkpoints.have_average(steps)
+        if self._averaged and not averaged:
+            log.warning("training.ema_decay: %s is from before it was set, and has no moving average", name)
+        what = "mean of " * name.startswith("steps") + "moving average at " * averaged
+        return self._checkpoints.weights(steps, averaged), what + name
 
     def _newest(self) -> list[int]:
         """The newest checkpoints saved on schedule.

@@ -145,17 +145,22 @@ class Checkpoints:
         total: dict[str, Tensor] = {}
         for step in steps:
             folder = self._run.checkpoint(step)
+            checkpoint = CheckpointDir(folder)
+            path = checkpoint.best_weights if averaged else checkpoint.weights
             try:
-                verify(folder)
+                verify(folder, path)
             except DamagedError as error:
                 raise MachineError(
                     f"{folder}: its weights are wanted for the final model, but it is damaged: {error}",
                     "restore it from a copy, or set training.final_weights to last",
                 ) from None
-            checkpoint = CheckpointDir(folder)
-            for name, tensor in load_file(checkpoint.best_weights if averaged else checkpoint.weights).items():
+            for name, tensor in load_file(path).items():
                 total[name] = total[name] + tensor if name in total else tensor
         return {name: tensor / len(steps) for name, tensor in total.items()}
+
+    def have_average(self, steps: list[int]) -> bool:
+        """Return True if the checkpoints of all these steps have a moving average."""
+        return all(CheckpointDir(self._run.checkpoint(step)).average.exists() for step in steps)
 
     def prune(self, keep: int, also: set[int]) -> None:
         """Remove all but the newest `keep` checkpoints and those of the steps in `also`.

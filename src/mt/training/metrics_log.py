@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mt.config import Config, TrainingConfig
-from mt.errors import InputError
+from mt.console import log
+from mt.errors import InputError, MachineError
 from mt.storage import atomic
 from mt.storage.run_dir import RunDir
 
@@ -56,7 +57,12 @@ def trackers(run: RunDir, config: Config) -> "list[TensorBoard | WeightsAndBiase
     """Start the configured trackers; TensorBoard only if it is installed."""
     started: list[TensorBoard | WeightsAndBiases] = []
     if config.training.tensorboard and importlib.util.find_spec("tensorboard"):
-        started.append(TensorBoard(run))
+        try:
+            started.append(TensorBoard(run))
+        except MachineError:
+            raise
+        except Exception as error:  # a folder of that name in the current directory, or a broken package
+            log.warning("training.tensorboard: no curves are written, the package is not usable: %s", error)
     if config.training.wandb:
         started.append(WeightsAndBiases(run, config))
     return started

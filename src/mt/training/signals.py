@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import threading
 import time
 from types import FrameType
 from typing import Any, Self
@@ -16,7 +17,8 @@ class StopRequest:
     """A context in which SIGINT, SIGTERM and SIGHUP are recorded; the training loop checks after each step.
 
     A second signal, some seconds later, ends the process at once. Only the steps since the last checkpoint are lost,
-    since every write is atomic. Where SIGHUP is ignored, as under nohup, it stays ignored.
+    since every write is atomic. Where SIGHUP is ignored, as under nohup, it stays ignored. In another thread than the
+    main one, signals are left to the program.
 
     Args:
         silent: print nothing, as in other ranks than 0.
@@ -32,6 +34,8 @@ class StopRequest:
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            return self  # only that one gets signals
         numbers = [signal.SIGINT, signal.SIGTERM]
         if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # not on Windows
             numbers.append(signal.SIGHUP)
