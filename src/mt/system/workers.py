@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mt.errors import MachineError
 
@@ -68,7 +68,7 @@ def worker_pool(workers: int, purpose: str, hint: str = "") -> Iterator[ProcessP
 def _hidden_script() -> Iterator[None]:
     """Keep new processes from running the user's script, which need not ask whether it is `__main__`."""
     main = vars(sys.modules["__main__"])
-    hidden = {name: main[name] for name in ("__file__", "__spec__") if name in main}
+    hidden: dict[str, Any] = {name: main[name] for name in ("__file__", "__spec__") if name in main}
     main.pop("__file__", None)
     main["__spec__"] = None
     try:
