@@ -15,7 +15,7 @@ from mt.bundle.load_translator import open_model
 from mt.data.tokenizer import EOS, SOS
 from mt.decoding.attention_weights import Attention, align_words, read_attention, word_pairs
 from mt.decoding.engine import EngineChoice
-from mt.extras.reporting.attention_map import attention_image, attention_page
+from mt.extras.reporting.attention_map import attention_image, attention_page, map_element
 from mt.model.attention import attend, attention_mask, split_heads
 from mt.model.decoder_state import KeyValues
 from mt.model.packing import Packing
@@ -113,6 +113,13 @@ def test_a_page_contains_its_tokens_as_text() -> None:
     content = attention_page([attention, attention])
     assert content.count("</script>") == 1
     assert "http" not in content
+
+
+@pytest.mark.parametrize("before", [[], ["<2xx>"], [SOS, "<2xx>"]], ids=len)
+def test_the_menu_has_the_words_of_each_text(before: list[str]) -> None:
+    page = ElementTree.fromstring(map_element([attention_of([*before, "▁a", "▁b", "c", EOS], ["▁x", EOS])]))
+    [shown] = json.loads(page.attrib["data-maps"])
+    assert shown["text"] == "a bc"
 
 
 def test_the_suffix_chooses_the_format(two_languages: Path, tmp_path: Path) -> None:
