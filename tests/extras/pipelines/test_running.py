@@ -266,6 +266,22 @@ def test_a_lost_output_is_made_again(again: Path) -> None:
     assert len(re.findall("done before", done.stderr)) == 4
 
 
+def test_altered_cleaned_text_is_made_again(tmp_path: Path) -> None:
+    steps = "steps: {kept: {clean: {config: tiny.yaml, keep: [wrong-language]}}}"
+    folder = make_pipeline(tmp_path, f"name: tiny-student\n{steps}\n")
+    run(folder)
+    path = folder / "runs" / "tiny-student" / "kept" / "train.en"
+    content = path.read_bytes()
+    path.write_bytes(b"a\n" + content)
+    assert states(folder) == {"kept": "lost"}
+    run(folder)
+    assert path.read_bytes() == content
+    (path.parent / "mine").touch()
+    path.unlink()
+    assert "mine would be lost" in run(folder, code=2).stderr
+    assert (path.parent / "mine").exists()
+
+
 @pytest.mark.slow
 def test_outputs_are_compared_with_their_digests(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     more = """\

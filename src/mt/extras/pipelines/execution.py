@@ -18,7 +18,7 @@ from filelock import lock_descriptor
 from mt.console import duration, harmless, log
 from mt.errors import MtError, StoppedError
 from mt.extras.pipelines.plan import Plan, Step
-from mt.extras.pipelines.records import note_attempt, output_digest, read_record, step_key, write_record
+from mt.extras.pipelines.records import note_attempt, output_digest, read_record, remove_altered, step_key, write_record
 from mt.storage import atomic
 from mt.training.signals import StopRequest
 
@@ -114,6 +114,8 @@ class _Runner:
                 log.info("%s: runs again, since its command, its input or its output has changed", step.name)
             if step.kind == "eval":  # the scores of an earlier text would stay beside those of this one
                 shutil.rmtree(step.output, ignore_errors=True)
+            if step.kind == "clean" and record is not None:
+                remove_altered(step.output)
             slot = self._slots.get()
             try:
                 self._run_command(step, key, slot, lock)

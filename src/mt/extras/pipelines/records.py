@@ -182,6 +182,16 @@ def _check_files(folder: Path) -> dict[str, Any]:
     return files
 
 
+def remove_altered(folder: Path) -> None:
+    """Remove the files of a folder that differ from its manifest; the command that wrote them would not replace it."""
+    with contextlib.suppress(manifest.DamagedError):
+        files = manifest.read_manifest(folder)["files"]
+        for path in [path for path in folder.rglob("*") if path.is_file()]:
+            name = path.relative_to(folder).as_posix()
+            if name in files and input_digest(path) != files[name]["sha256"]:
+                path.unlink()
+
+
 def _lost_files(plan: Plan, step: Step) -> list[Path]:
     """Return the files of a step that others read and that are not there."""
     read = [path for other in plan.steps.values() if step.name in other.needs for path in other.inputs()]
