@@ -5,6 +5,7 @@ What is imported inside functions imports torch, which the table of states does 
 
 import os
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from mt.api.search import Search, SearchRequest
@@ -19,6 +20,7 @@ from mt.extras.pipelines.loading import load_pipeline
 from mt.extras.pipelines.plan import Plan, Step, make_plan
 from mt.extras.pipelines.records import State, states
 from mt.extras.pipelines.results import plan_table, status_table, write_report
+from mt.extras.pipelines.schema import Backtranslate, Clean, Distill, Eval, Score
 from mt.storage.run_dir import ModelDir
 
 
@@ -33,7 +35,12 @@ def read_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Pat
     plan = make_plan(load_pipeline(Path(config), overrides), Path(runs))
     check_plan(plan)
     for step in plan.steps.values():
-        _check_search(plan, step)
+        try:
+            _check_search(plan, step)
+            _check_options(plan, step)
+        except InputError as error:
+            place = plan.pipeline.origin("steps", step.name, step.kind)
+            raise InputError(f"{place}: step {step.name}: {error.message}", error.hint) from None
     return plan
 
 
@@ -137,15 +144,32 @@ def _check_search(plan: Plan, step: Step) -> None:
     search = {key: getattr(settings, key, None) for key in Search.__annotations__}
     search["beam_size"] = getattr(settings, "beam", None)
     models = [ModelDir(model) for model in step.models()] or [ModelDir(step.output)]
-    try:
-        request = SearchRequest.of(search, getattr(settings, "n_best", None) or 1)
-        engine = EngineChoice(**choice, sampling=request.sampling is not None)
-        by_torch = check_choice(models[0], engine, models[1:]) is not None or engine.engine.startswith("torch")
-        writer = plan.writer(models[0].root)
-        lacks_shortlist = writer and writer.config and not writer.config.decoding.shortlist
-        if getattr(settings, "shortlist", None) and lacks_shortlist and not by_torch:  # torch ignores it
-            hint = "leave out `shortlist`, or set decoding.shortlist in its training"
-            raise InputError(f"{models[0].root} has no shortlist", hint)
-    except InputError as error:
-        place = plan.pipeline.origin("steps", step.name, step.kind)
-        raise InputError(f"{place}: step {step.name}: {error.message}", error.hint) from None
+    request = SearchRequest.of(search, getattr(settings, "n_best", None) or 1)
+    engine = EngineChoice(**choice, sampling=request.sampling is not None)
+    by_torch = check_choice(models[0], engine, models[1:]) is not None or engine.engine.startswith("torch")
+    writer = plan.writer(models[0].root)
+    lacks_shortlist = writer and writer.config and not writer.config.decoding.shortlist
+    if getattr(settings, "shortlist", None) and lacks_shortlist and not by_torch:  # torch ignores it
+        hint = "leave out `shortlist`, or set decoding.shortlist in its training"
+        raise InputError(f"{models[0].root} has no shortlist", hint)
+
+
+def _check_options(plan: Plan, step: Step) -> None:
+    """Refuse other options that the step's command would refuse, by the same functions."""
+    from mt.api.loading import glossary_of
+    from mt.extras.doctor.repair import require_ftfy
+    from mt.extras.doctor.scoring import embedding_similarity
+    from mt.text.compressed import refuse_compressed
+
+    settings = step.settings
+    if isinstance(settings, Distill | Backtranslate):
+        refuse_compressed(step.output)
+    elif isinstance(settings, Eval):
+        terms = step.text("glossary")
+        glossary_of(terms if terms and not plan.writer(terms) else None, settings.keep)
+    elif isinstance(settings, Clean) and settings.repair:
+        require_ftfy()
+    elif isinstance(settings, Score) and settings.embeddings:
+        folder = Path(settings.embeddings)
+        if not folder.is_dir() or find_spec("sentence_transformers") is None:  # otherwise it would load the model
+            embedding_similarity(folder, "cpu")

@@ -2,16 +2,21 @@
 
 import json
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
 
 from command import mt
 from conftest import CONFIG
+from data_helpers import write_lines
 from mt.api.pipelines import read_plan
 from mt.errors import InputError
+from mt.extras.doctor.pair_scores import SELECTING
 from mt.extras.pipelines.records import note_attempt
+from mt.extras.pipelines.schema import Clean
 from pipeline_helpers import FEW, TEACHERS, make_pipeline
 
 TRANSLATED = "distill: {model: [{step: teacher_1}, {step: teacher_2}], input: train.en, beam: 2, closest_to: train.xx}"
@@ -198,6 +203,39 @@ BAD = {
     ),
     "half a test text": (", reference: valid.xx", "", ":18: ", "source and reference go together"),
     "n best of nothing": ("closest_to: train.xx", "n_best: 3", ":16: ", "belongs to closest_to"),
+    "a folder in the place of a text": ("input: train.en", "input: .", ":16: ", "input: . is a folder, not a text"),
+    "a column that scores do not have": (
+        TRANSLATED,
+        "clean: {config: tiny.yaml, scores: ., keep_share: 0.5, by: lexicn}",
+        ":16: ",
+        "not 'lexicn'",
+    ),
+    "a template to keep and to drop": (
+        TRANSLATED,
+        "clean: {config: tiny.yaml, keep: template, max_per_template: 3}",
+        ":16: ",
+        "template is to be kept and to be dropped",
+    ),
+    "low scores without scores": (TRANSLATED, "clean: {config: tiny.yaml, drop: low-score}", ":16: ", "by `scores`"),
+    "a compressed output": (
+        "beam: 2, closest_to: train.xx",
+        "output: out.xx.gz",
+        ":16: step translated: out.xx.gz: cannot be written compressed",
+        "",
+    ),
+    "a broken pattern": ("source: valid.en", "keep: '(', source: valid.en", ":18: ", "not a regular expression"),
+    "a glossary without translations": (
+        "source: valid.en",
+        "glossary: train.en, source: valid.en",
+        ":18: step final: train.en:1: has no tab",
+        "",
+    ),
+    "more samples than there may be": (
+        "beam: 2,",
+        "sample: true, n_best: 2000,",
+        ":16: steps.translated.distill.n_best: must be at most 1000",
+        "",
+    ),
     "no steps": ("name: tiny-student\nsteps:", "name: tiny-student\nset: {a: 1}\nstep:", "", "unknown key"),
 }
 
@@ -248,9 +286,12 @@ def test_a_filter_is_checked_too(folder: Path) -> None:
     kept = good + clean % "scores: {step: s}"
     bad = {
         base + score % ("reverse", "t"): "translates xx to en, not en to xx",
+        base
+        + "  s: {score: {config: tiny.yaml, train: true, embeddings: no}}\n": "pipeline.yaml:5: step s: --embeddings",
         base + "  s: {score: {config: tiny.yaml, forward: {step: t}}}\n": "give `forward` and `backward`",
         good + clean % "keep_share: 0.5": "select by `scores`",
         good + clean % "scores: {step: s}, by: dual": "no threshold for dual; add min_score or keep_share",
+        good + clean % "scores: .": "pipeline.yaml:6: steps.c.clean.scores: . has no scores.tsv",
         good + clean % "scores: {step: t}": "needs a score step, and t is a train step",
         good + clean % "scores: {step: s}, keep_share: 2": "must be at most 1",
         kept + use % ("train.yy", "{step: c, file: train.xx}"): "step c writes train.en, train.xx, not train.yy",
@@ -262,6 +303,55 @@ def test_a_filter_is_checked_too(folder: Path) -> None:
         assert said in mt("train", "--config", "pipeline.yaml", cwd=folder, code=2).stderr, text
     (folder / "pipeline.yaml").write_text(kept + use % ("train.en", "{step: c, file: train.xx}"))
     mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=folder)
+
+
+def test_cleaned_text_of_one_language_is_trained_on(folder: Path) -> None:
+    one = "{source_lang: en, target_lang: en, train: {source: %s, target: %s}, valid: {source: valid.en, "
+    one += "target: valid.xx}, test: null}"
+    kept = [f"{{step: kept, file: train.{side}}}" for side in ("source", "target")]
+    steps = {"kept": ("clean", one % ("train.en", "train.xx")), "model": ("train", one % tuple(kept))}
+    lines = [
+        f"  {name}: {{{kind}: {{config: tiny.yaml, set: {{data: {data}}}}}}}" for name, (kind, data) in steps.items()
+    ]
+    (folder / "pipeline.yaml").write_text("\n".join(["name: one", "steps:", *lines]))
+    read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+
+
+@pytest.mark.parametrize(("optional", "names"), [("gone", ("train", "train-1")), ("valid", ("train-1", "train"))])
+def test_cleaned_sources_are_numbered_without_those_that_are_left_out(
+    optional: str, names: tuple[str, str], folder: Path
+) -> None:
+    """The names are those that `mt data clean` writes."""
+    sources = (
+        f"[{{source: train.en, target: train.xx}}, {{source: {optional}.en, target: {optional}.xx, optional: true}}]"
+    )
+    for name in names:
+        (folder / "pipeline.yaml").write_text(f"""\
+name: few
+steps:
+  kept: {{clean: {{config: tiny.yaml, set: {{data.train: {sources}}}}}}}
+  model:
+    train:
+      config: tiny.yaml
+      set: {{data.train: {{source: {{step: kept, file: {name}.en}}, target: {{step: kept, file: {name}.xx}}}}}}
+""")
+        given = folder / "pipeline.yaml", [f"root={folder}"], folder / "runs"
+        if name == names[0]:
+            read_plan(*given)
+        else:
+            with pytest.raises(InputError, match=rf"step kept writes {names[0]}.en, .*, not {name}.en"):
+                read_plan(*given)
+
+
+def test_columns_of_scores_are_those_of_the_command() -> None:
+    assert get_args(get_args(Clean.model_fields["by"].annotation)[0]) == SELECTING
+
+
+@pytest.mark.skipif(find_spec("ftfy") is not None, reason="ftfy is installed")
+def test_a_repair_needs_its_package(folder: Path) -> None:
+    (folder / "pipeline.yaml").write_text("name: r\nsteps: {kept: {clean: {config: tiny.yaml, repair: true}}}\n")
+    with pytest.raises(InputError, match="--repair needs a package"):
+        read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
 
 
 def test_a_text_to_translate_is_read_before_anything_runs(folder: Path) -> None:
@@ -301,11 +391,12 @@ def test_models_of_one_text_may_be_validated_on_several(folder: Path) -> None:
 
 
 def test_the_keys_of_a_step_are_options_of_its_command(folder: Path) -> None:
-    keys = "from: en, glossary: train.en, keep: ['x+', y], metrics: [bleu, ter], shortlist: false"
+    write_lines(folder / "terms.tsv", ["a\tp"])
+    keys = "from: en, glossary: terms.tsv, keep: ['x+', y], metrics: [bleu, ter], shortlist: false"
     (folder / "pipeline.yaml").write_text(TEACHERS.replace("source: valid.en", f"{keys}, source: valid.en"))
     words = " ".join(read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs").steps["final"].words)
     assert "--from en --no-shortlist --source" in words
-    assert f"--glossary {folder}/train.en --keep x+ --keep y --metrics bleu,ter --output" in words
+    assert f"--glossary {folder}/terms.tsv --keep x+ --keep y --metrics bleu,ter --output" in words
 
 
 def test_only_a_steps_own_output_is_replaced(folder: Path) -> None:

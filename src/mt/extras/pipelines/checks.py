@@ -18,7 +18,7 @@ from mt.evaluation.texts import has_split, owner
 from mt.extras.export.exporting import check_options, require_packages
 from mt.extras.pipelines.loading import problem
 from mt.extras.pipelines.plan import Plan, Step
-from mt.extras.pipelines.records import may_write
+from mt.extras.pipelines.records import may_write, misfit
 from mt.extras.pipelines.schema import Distill, Export, Score
 from mt.metrics.comet import find_checkpoint
 from mt.pipeline.training import check_requirements
@@ -86,16 +86,31 @@ class _Checker:
     def _missing(self, step: Step, path: Path, is_there: bool, key: str | None) -> Iterator[Problem]:
         writer = self._plan.writer(path)
         if writer is None:
-            message = "" if is_there else f"there is no {path}, and no step writes it"
+            message = misfit(path, key) if is_there else f"there is no {path}, and no step writes it"
         elif writer.name not in step.needs:  # they could run in any order
             remedy = "" if writer is step else f"write {{step: {writer.name}}}, or "
             message = f"{path} is what {writer.name} writes; {remedy}choose another output"
         else:
             is_named = writer.kind == "clean" and (not path.exists() or (key or "").startswith("data."))
-            names = _clean_names(writer) if is_named else [path.name]
+            names = self._clean_names(writer) if is_named else [path.name]
             message = "" if path.name in names else f"step {writer.name} writes {', '.join(names)}, not {path.name}"
         if message:
             yield self._problem(step, message, *filter(None, [key]))
+
+    def _clean_names(self, step: Step) -> list[str]:
+        """Return the names of the texts that a cleaning writes, which leaves out optional sources that are missing."""
+        assert step.config is not None
+        data = step.config.data
+        gone = [
+            source
+            for _, source, paths in step.sources()
+            if getattr(source, "optional", False) and not all(p.exists() or self._plan.writer(p) for p in paths)
+        ]
+        train = [source for source in data.train if source not in gone]
+        numbers = [f"-{n}" for n in range(1, len(train) + 1)] if len(train) != 1 else [""]
+        pairs = zip(numbers, map(data.languages_of, train), strict=True)
+        sides = ((number, codes if codes[0] != codes[1] else SIDES) for number, codes in pairs)
+        return [f"train{number}.{side}" for number, names in sides for side in names]
 
     def unfit_models(self, step: Step) -> Iterator[Problem]:
         """Report models of another shape or vocabulary than the step needs, and exports that hold no such model."""
@@ -225,7 +240,7 @@ class _Checker:
         if writer is None:
             return ending if ending in known else None
         if writer.kind == "clean":
-            return ending
+            return None if ending in SIDES else ending
         if writer.kind not in ("distill", "backtranslate"):
             return None
         model, text = writer.models()[0], writer.places["input"][0]
@@ -277,13 +292,3 @@ def _differ(one: Any, other: Any) -> bool:
 def _common(directions: list[_Direction]) -> tuple[str, ...]:
     """Return the target languages that all models have."""
     return tuple(code for code in directions[0][1] if all(code in targets for _, targets in directions))
-
-
-def _clean_names(step: Step) -> list[str]:
-    """Return the names of the texts that a cleaning writes."""
-    assert step.config is not None
-    data = step.config.data
-    numbers = [f"-{n}" for n in range(1, len(data.train) + 1)] if len(data.train) > 1 else [""]
-    pairs = zip(numbers, map(data.languages_of, data.train), strict=True)
-    sides = ((number, codes if codes[0] != codes[1] else SIDES) for number, codes in pairs)
-    return [f"train{number}.{side}" for number, names in sides for side in names]

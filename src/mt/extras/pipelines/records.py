@@ -22,6 +22,7 @@ from mt.storage.find_model import find_model
 from mt.storage.run_dir import ModelDir, RunDir
 
 _PATHS = frozenset("root source target file folder source_file target_file init_from distill_from".split())
+_TEXTS = ("input", "closest_to", "source", "reference", "glossary")  # keys of files
 Score = dict[str, str | float | None]
 State = Literal["done", "new", "changed", "lost", "waiting"]
 
@@ -133,6 +134,13 @@ def _without_paths(values: Any) -> Any:
     return [_without_paths(value) for value in values] if isinstance(values, list) else values
 
 
+def misfit(path: Path, key: str | None) -> str:
+    """Return the reason why a file or folder of the user is not what a key names; empty if it is."""
+    if key == "scores" and not all((path / name).is_file() for name in ("scores.tsv", "scores.json")):
+        return f"{path} has no scores.tsv and scores.json, as `mt data score` writes them"
+    return f"{path} is a folder, not a text" if key in _TEXTS and path.is_dir() else ""
+
+
 def input_digest(path: Path) -> str:
     """Return the digest of a file, of what a model has learned, or of scores of pairs."""
     if path.is_file():
@@ -149,7 +157,10 @@ def _sha256(path: Path, size: int, time_ns: int) -> str:
 
 
 def _model_digest(model: ModelDir) -> str:
-    files = manifest.read_manifest(model.root)["files"]
+    try:
+        files = manifest.read_manifest(model.root)["files"]
+    except manifest.DamagedError as error:
+        raise InputError(f"{model.root}: no text, scores or model in it: {error}") from None
     settings = {name: each for name, each in files.items() if name.endswith("settings.json") or name == "config.yaml"}
     return manifest.stage_key(manifest.learned_files(files), settings)
 

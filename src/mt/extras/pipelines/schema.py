@@ -63,6 +63,7 @@ def _as_reasons(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+_Column = Literal["score", "dual", "contrast", "lexicon", "source_language", "target_language", "similarity"]
 _Reasons = Annotated[Lines, AfterValidator(_as_reasons)]
 _Metrics = Annotated[
     tuple[Literal["bleu", "chrf", "ter", "comet"], ...],
@@ -110,7 +111,7 @@ class Clean(OnCorpus):
     scores: _Place | None = None
     min_score: float | None = None
     keep_share: Annotated[float, Field(gt=0, le=1)] | None = None
-    by: Line | None = None
+    by: _Column | None = None
     keep: _Reasons = ()
     drop: _Reasons = ()
     max_per_template: _Count | None = None
@@ -118,13 +119,16 @@ class Clean(OnCorpus):
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield selections without scores or threshold, two of them at once, and pairs to keep and to drop."""
-        dropped = (*self.drop, *(() if self.scores is None else ("low-score",)))
+        given = {"low-score": self.scores, "template": self.max_per_template}
+        dropped = (*self.drop, *(reason for reason, value in given.items() if value is not None))
         if both := [reason for reason in self.keep if reason in dropped]:
             yield Rule(("keep", "drop"), f"{both[0]} is to be kept and to be dropped")
         if self.min_score is not None and self.keep_share is not None:
             yield Rule(("min_score", "keep_share"), "min_score and keep_share contradict each other")
-        if self.scores is None and (self.min_score, self.keep_share, self.by) != (None, None, None):
-            yield Rule(("scores", "min_score", "keep_share", "by"), "min_score, keep_share and by select by `scores`")
+        selecting = (self.min_score, self.keep_share, self.by) != (None, None, None) or "low-score" in self.drop
+        if self.scores is None and selecting:
+            keys = ("scores", "min_score", "keep_share", "by", "drop")
+            yield Rule(keys, "min_score, keep_share, by and `drop: low-score` select by `scores`")
         elif self.by not in (None, "score") and (self.min_score, self.keep_share) == (None, None):
             yield Rule(("by",), f"scores suggest no threshold for {self.by}; add min_score or keep_share")
 
@@ -161,7 +165,7 @@ class Distill(_Synthesis):
     """`mt distill`."""
 
     closest_to: _Place | None = None
-    n_best: _Count | None = None
+    n_best: Annotated[int, Field(ge=1, le=1000)] | None = None
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield choices among translations that there are not."""
