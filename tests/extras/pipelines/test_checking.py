@@ -15,6 +15,8 @@ from data_helpers import write_lines
 from mt.api.pipelines import read_plan
 from mt.errors import InputError
 from mt.extras.doctor.pair_scores import SELECTING
+from mt.extras.pipelines.loading import load_pipeline
+from mt.extras.pipelines.plan import make_plan
 from mt.extras.pipelines.records import note_attempt
 from mt.extras.pipelines.schema import Clean
 from pipeline_helpers import FEW, TEACHERS, make_pipeline
@@ -341,6 +343,21 @@ steps:
         else:
             with pytest.raises(InputError, match=rf"step kept writes {names[0]}.en, .*, not {name}.en"):
                 read_plan(*given)
+
+
+def test_many_rounds_of_training_and_translation_are_planned(folder: Path) -> None:
+    data = "data.train: {source: train.en, target: %s}"
+    lines, target, start = ["name: rounds", "steps:"], "train.xx", ""
+    for number in range(40):
+        values = data % target + start
+        lines.append(f"  model_{number}: {{train: {{config: tiny.yaml, set: {{{values}}}}}}}")
+        lines.append(f"  text_{number}: {{distill: {{model: {{step: model_{number}}}, input: train.en}}}}")
+        target, start = f"{{step: text_{number}}}", f", training.init_from: {{step: model_{number}}}"
+    (folder / "pipeline.yaml").write_text("\n".join(lines))
+    plan = make_plan(load_pipeline(folder / "pipeline.yaml", [f"root={folder}"]), folder / "runs")
+    assert plan.upstream("text_39") == set(plan.steps) - {"text_39"}
+    assert plan.upstream("model_0") == set()
+    assert plan.cores("model_20", 8) == plan.cores("text_39", 1)
 
 
 def test_columns_of_scores_are_those_of_the_command() -> None:

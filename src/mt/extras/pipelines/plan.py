@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -88,8 +89,15 @@ class Plan:
 
     def upstream(self, name: str) -> set[str]:
         """Return the names of all steps that a step depends on."""
-        direct = self.steps[name].needs
-        return set(direct).union(*map(self.upstream, direct))
+        return self._upstream[name]
+
+    @cached_property
+    def _upstream(self) -> dict[str, set[str]]:
+        """The same of all steps."""
+        found = dict[str, set[str]]()
+        for name, step in self.steps.items():  # each after those that it needs
+            found[name] = set(step.needs).union(*map(found.__getitem__, step.needs))
+        return found
 
     def cores(self, name: str, jobs: int) -> int:
         """Return the cores of a step: its share of all, or of OMP_NUM_THREADS, if `jobs` independent steps run at once.
