@@ -10,6 +10,7 @@ import pytest
 from command import mt
 from conftest import made_once
 from data_helpers import write_lines
+from import_helpers import sentencepiece
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, load_config
 from mt.extras.planning.finetuning import Start
@@ -77,6 +78,17 @@ def test_a_model_goes_on_with_its_optimizer_augmentation_and_evaluation(tuned: P
     assert (config.data.max_length, training.max_tokens) == (3000, 3000)
     assert (training.optimizer, training.learning_rate, training.schedule) == ("muon", 2e-3, "cosine")
     assert training.ema_decay is None
+
+
+def test_a_model_goes_on_with_the_subword_sampling_of_its_given_tokenizer(tuned: Path, tmp_path: Path) -> None:
+    shutil.copytree(tuned, tmp_path, dirs_exist_ok=True)
+    sentencepiece(tmp_path, "spm.model", (tmp_path / "train.en").read_text().splitlines(), size=30)
+    changes = ["name=sampled", "tokenizer={file: spm.model, sampling_alpha: 0.2}", "training.max_steps=4"]
+    mt("train", "--config", "two.yaml", *(w for change in changes for w in ("--set", change)), cwd=tmp_path)
+    mt("init", "--from", "runs/sampled", *TRAIN, cwd=tmp_path)
+    config = load_config(tmp_path / "sampled-tuned.yaml")
+    assert config.tokenizer.sampling_alpha == 0.2
+    assert config.training.init_from == "runs/sampled"
 
 
 def test_general_text_makes_its_share_of_an_epoch(tuned: Path, config: Config) -> None:

@@ -88,6 +88,25 @@ def test_quotes_of_the_text_are_not_those_of_a_table(tmp_path: Path) -> None:
     assert keys(found_in(tmp_path, "a.tsv", Given(quoting=False))) == {"header": False}
 
 
+def test_carriage_returns_within_sentences_end_no_row(tmp_path: Path) -> None:
+    rows = ["A dog\rruns home.\tUn cane corre a casa.", *map("\t".join, PAIRS)]
+    write_lines(tmp_path / "a.tsv", rows)
+    assert keys(found_in(tmp_path, "a.tsv")) == {"header": False}
+    source = {"file": "a.tsv", "header": False}
+    assert pairs_of(tmp_path, source, source_lang="en", target_lang="it") == [
+        ("A dog\rruns home.", PAIRS[0][1]),
+        *PAIRS,
+    ]
+    write_table(tmp_path / "a.tsv", [('He said "go"\rto me.', 'Disse "va"'), *PAIRS], "\t", quoting=csv.QUOTE_ALL)
+    assert keys(found_in(tmp_path, "a.tsv")) == {"quoting": True, "header": False}
+    write_lines(tmp_path / "a.csv", ['No.\rnever,"No, mai"', "yes,sì"])
+    with pytest.raises(InputError, match=r"a\.csv:1: a carriage return that ends no line"):
+        found_in(tmp_path, "a.csv")
+    (tmp_path / "a.tsv").write_bytes(b"A dog.\tUn cane.\rYes.\tS\xc3\xac.\r")
+    with pytest.raises(AskedError, match="--columns"):
+        found_in(tmp_path, "a.tsv")
+
+
 def test_what_is_unclear_is_asked(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.csv", ["one, two; three", "four, five; six"])
     with pytest.raises(AskedError, match="--delimiter"):
@@ -115,6 +134,12 @@ def test_columns_of_other_tables(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
     nested = [{"id": "1", "translation": {"en": "a", "it": "b"}}]
     parquet.write_table(pyarrow.Table.from_pylist(nested), tmp_path / "b.parquet")
+    flat = [{"text": "a", "translation": "b"}]
+    parquet.write_table(pyarrow.Table.from_pylist(flat), tmp_path / "c.parquet")
+    named = keys(found_in(tmp_path, "c.parquet", Given(columns="text:translation")))
+    assert named == {"source_column": "text", "target_column": "translation"}
+    source = {"file": "c.parquet", **named}
+    assert pairs_of(tmp_path, source, source_lang="en", target_lang="it") == [("a", "b")]
     book = openpyxl.Workbook()
     book.active.append(["English", "Italian"])
     book.save(tmp_path / "a.xlsx")

@@ -138,12 +138,15 @@ def _text(
     dropout = max(theirs.model.dropout, _LITTLE_TEXT_DROPOUT) if inputs.pairs < SIZE_BOUNDS[0] else theirs.model.dropout
     changed = theirs.model.model_copy(update={"dropout": dropout})
     searched = theirs.decoding.model_copy(update={"tune_length_penalty": False})
+    tokenizer = theirs.tokenizer
+    if tokenizer.sampling_alpha is not None:  # allowed for the kind of a given file, which is not named
+        tokenizer = tokenizer.model_copy(update={"type": "unigram"})
     data = data + [Choice("max_length", theirs.data.max_length)] * (theirs.data.max_length != _MAX_LENGTH)
     sections: Mapping[str, list[Choice]] = {
         "": [Choice("name", name)],
         "data": data,
         "augmentation": _values(theirs.augmentation, "as the model's"),
-        "tokenizer": _values(theirs.tokenizer, "the model's is kept", "vocab_size", "shared"),
+        "tokenizer": _values(tokenizer, "the model's is kept", "vocab_size", "shared"),
         "model": _values(changed, "the model's shape; only the kinds of dropout can be changed", *_SHAPE),
         "training": _training(start, inputs, length),
         "decoding": [

@@ -172,14 +172,14 @@ def _table(name: str, kind: str, given: Given, decide: Decide) -> Found:
 def _keys(path: Path, kind: str) -> list[str]:
     """Return the columns of JSON lines or of Parquet, or the languages in `translation`."""
     if kind == ".parquet":
-        from pyarrow import ArrowException, parquet
+        from pyarrow import ArrowException, parquet, types
 
         try:
             fields = {each.name: each.type for each in parquet.read_schema(path)}
         except (ArrowException, OSError) as error:
             raise InputError(f"{path}: cannot be read as Parquet: {str(error).splitlines()[0][:300]}") from None
         nested = fields.get("translation")
-        return [each.name for each in nested] if nested is not None else list(fields)
+        return [each.name for each in nested] if nested is not None and types.is_struct(nested) else list(fields)
     row = next((row for _, row in table_rows(path, TableFile(file=str(path)), ("", ""), raise_issue)), None)
     if row is None:
         raise InputError(f"{path}: no row in it", "check the file")

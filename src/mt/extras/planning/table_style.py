@@ -61,7 +61,7 @@ def _delimiter(name: str, usual: str, decide: Decide) -> str:
 
 def _regularity(lines: list[str], delimiter: str) -> Iterable[float]:
     """Yield the share of rows with the most frequent number of cells, if more than one: unquoted, and quoted."""
-    quoted = csv.reader((line + "\n" for line in lines), delimiter=delimiter)
+    quoted = csv.reader((line.replace("\r", " ") + "\n" for line in lines), delimiter=delimiter)
     for rows in ([line.split(delimiter) for line in lines], list(quoted)):
         width, number = Counter(map(len, rows)).most_common(1)[0]
         yield number / len(rows) if width > 1 else 0.0
@@ -73,6 +73,7 @@ def _is_quoted(name: str, delimiter: str, decide: Decide) -> bool:
 
     def lines() -> Iterator[str]:
         for line in read_lines(Path(name)):
+            line = line.replace("\r", " ")  # which csv takes for a line end
             raw.append(line)
             if len(raw) > _SAMPLE:
                 raise csv.Error("a cell without an end")
