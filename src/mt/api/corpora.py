@@ -159,7 +159,7 @@ def score_corpus(
     }
     facts = survey(bitexts)
     weights = [learned_files(read_manifest(each.path)["files"]) for models in loaded for each in models]
-    key = stage_key(facts.digest, weights, str(embeddings))
+    key = stage_key(facts.digest, facts.sizes, weights, str(embeddings))
     if (summary := finished_summary(folder, key)) is None:
         score_pairs(bitexts, facts, scorers, folder / RAW, key, similarity)
         sources = [{"file": bitext.files[0], "pairs": n} for bitext, n in zip(bitexts, facts.sizes, strict=True)]

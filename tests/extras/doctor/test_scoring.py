@@ -1,11 +1,13 @@
 """The commands `mt data score`, and `mt data clean` by scores."""
 
+import errno
 import json
 import random
 import shutil
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,8 +16,9 @@ from command import Command, mt
 from conftest import LETTERS, TWO_LANGUAGES, into, made_once
 from data_helpers import lines_in
 from mt.api.corpora import score_corpus
-from mt.errors import InputError
+from mt.errors import InputError, MachineError
 from mt.extras.doctor import scoring
+from mt.storage import atomic
 
 CONFIG = """\
 name: judged
@@ -106,6 +109,81 @@ def test_an_interrupted_scoring_resumes_to_the_same_bytes(judges: list[object], 
     before = (folders[1] / "scores" / "scores.tsv").stat().st_mtime_ns
     score(folders[1], *judges)
     assert (folders[1] / "scores" / "scores.tsv").stat().st_mtime_ns == before
+
+
+def scored_here(judges: list[object]) -> dict[str, Any]:
+    """Score the text in the current folder, in this process."""
+    return score_corpus("judged.yaml", "scores", forward=[judges[1]], backward=[judges[3]], device="cpu")  # type: ignore[list-item]
+
+
+def test_features_outlive_a_table_that_could_not_be_written(
+    judges: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(action: str, path: Path) -> None:
+        if action == "rename" and path.name == "scores.tsv":
+            raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.chdir(tmp_path)
+    corpus(tmp_path, 40, 0)
+    features = set()
+    with monkeypatch.context() as full:
+        full.setattr(atomic, "failpoint", fail)
+        for _ in range(2):
+            with pytest.raises(MachineError, match="free some space and run the same command"):
+                scored_here(judges)
+            features.add((tmp_path / "scores" / "features.tsv").stat().st_mtime_ns)
+    assert len(features) == 1, "no pair is scored again"
+    lines = lines_in(tmp_path / "train.en")
+    (tmp_path / "train.en").write_text("".join(f"{line}\n" for line in ["a b", *lines[1:]]))
+    (tmp_path / "train.xx").write_text("".join(f"{into('xx', line)}\n" for line in ["a b", *lines[1:]]))
+    scored_here(judges)
+    assert float(table(tmp_path)[0]["ratio"]) == pytest.approx(len(into("xx", "a b")) / len("a b"), abs=0.01)
+    assert {path.name for path in (tmp_path / "scores").iterdir()} == {"scores.tsv", "scores.json"}
+
+
+def test_a_text_divided_otherwise_is_scored_again(
+    judges: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: list[Path] = []
+
+    def interrupt(action: str, path: Path) -> None:
+        notes.extend([path] if action == "rename" and path.name.endswith(".unfinished.json") else [])
+        if len(notes) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(scoring, "_BLOCK", 50)
+    corpus(tmp_path, 200, 0)
+    with monkeypatch.context() as killing:
+        killing.setattr(atomic, "failpoint", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            scored_here(judges)
+    for code in ("en", "xx"):
+        lines = lines_in(tmp_path / f"train.{code}")
+        for number, own in enumerate((lines[:70], lines[70:]), 1):
+            (tmp_path / f"part{number}.{code}").write_text("".join(f"{line}\n" for line in own))
+    sources = ", ".join(f"{{source: part{number}.en, target: part{number}.xx}}" for number in (1, 2))
+    whole = "{source: train.en, target: train.xx}"
+    (tmp_path / "judged.yaml").write_text(CONFIG.replace(whole, f"[{sources}]"))
+    assert [source["scored"] for source in scored_here(judges)["sources"]] == [70, 130]
+    assert [int(row["line"]) for row in table(tmp_path)] == [*range(1, 71), *range(1, 131)]
+    (tmp_path / "judged.yaml").write_text(CONFIG)
+    assert [source["scored"] for source in scored_here(judges)["sources"]] == [200]
+
+
+def test_a_table_that_was_changed_is_written_again(
+    judges: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    corpus(tmp_path, 40, 0)
+    summary = scored_here(judges)
+    scores = tmp_path / "scores" / "scores.tsv"
+    written = scores.read_bytes()
+    for content in (written[:-200], written.replace(b"\t1\t", b"\t9\t")):
+        assert content != written
+        scores.write_bytes(content)
+        assert scored_here(judges) == summary
+        assert scores.read_bytes() == written
 
 
 def test_models_of_other_languages_are_refused(judges: list[object], tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from mt.extras.doctor.findings import Chunk, ChunkResult
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.scoring import RANDOM_LINE, RAW_COLUMNS
 from mt.storage import atomic
-from mt.storage.manifest import DamagedError, read_manifest
+from mt.storage.manifest import DamagedError, read_manifest, sha256
 from mt.storage.output_path import refuse_inputs, require_writable
 
 RAW, TABLE, SUMMARY = "features.tsv", "scores.tsv", "scores.json"
@@ -106,10 +106,10 @@ def _is_own(folder: Path) -> bool:
 
 
 def finished_summary(folder: Path, key: str) -> dict[str, Any] | None:
-    """Return the summary of a finished table with this key."""
+    """Return the summary of a finished table with this key, if the table is as it was written."""
     try:
         summary: dict[str, Any] = json.loads((folder / SUMMARY).read_bytes())
-        return summary if summary["key"] == key and (folder / TABLE).is_file() else None
+        return summary if summary["key"] == key and summary["table"] == sha256(folder / TABLE) else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
@@ -137,7 +137,7 @@ def write_scores(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
             evidence.append((values - random.mean()) / random.std())
     scores = np.mean(evidence, axis=0) if evidence else np.full(len(features), np.nan, np.float32)
     if np.isnan(scores[~is_random]).all():
-        raw.unlink()
+        _remove(raw)
         raise InputError("data.train: too few pairs to score, or too alike", "scores compare different pairs")
     threshold = _threshold(scores[is_random], scores[~is_random])
     with atomic.new_file(folder / TABLE) as write, raw.open(encoding="utf-8") as rows:
@@ -151,9 +151,15 @@ def write_scores(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         for each, own in zip(facts["sources"], np.split(scores[~is_random], ends), strict=True)
     ]
     summary = {"format": _FORMAT, "min_score": round(threshold, 4), **facts, "sources": sources}
+    summary["table"] = sha256(folder / TABLE)
     atomic.write_json(folder / SUMMARY, summary)
-    raw.unlink()
+    _remove(raw)
     return summary
+
+
+def _remove(raw: Path) -> None:
+    raw.with_suffix(".key").unlink(missing_ok=True)
+    raw.unlink()
 
 
 def _threshold(random: Values, scores: Values) -> float:

@@ -31,6 +31,7 @@ from mt.extras.doctor.findings import Findings
 from mt.extras.doctor.line_languages import confidences, scorer_for, undetectable
 from mt.extras.doctor.rules import PREVENTING
 from mt.extras.planning.corpus_sample import EvenSample
+from mt.storage import atomic
 from mt.storage.resumable_file import ResumableFile
 from mt.text.languages import base_language
 
@@ -126,10 +127,15 @@ def score_pairs(
 
     Args:
         scorers: forward and backward, by direction.
-        path: of the table; it gets this name once it is complete.
+        path: of the table; it gets this name once it is complete, and a file with the key beside it.
         key: of the text and the models.
         similarity: of a pair's sentences, by a model of sentence embeddings.
     """
+    finished = path.with_suffix(".key")
+    if path.is_file() and finished.is_file() and finished.read_text(encoding="utf-8") == key:
+        log.info("%s: resuming", path)
+        return
+    path.unlink(missing_ok=True)
     total = sum(facts.sizes)
     every = random_interval(total)
     with ResumableFile(path, key) as file, progress(total=total, unit="pair", desc="scoring", unit_scale=True) as bar:
@@ -142,6 +148,7 @@ def score_pairs(
                 models, coverage = scorers[bitext.direction], facts.coverage[bitext.direction]
                 file.append(list(_rows(bitext, block, every, models, coverage, similarity)))
             bar.update(len(block))
+        atomic.write_text(finished, key)  # first, so that no kill leaves a complete table without it
         file.finish()
 
 
