@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _AT_ONCE = 2**20
-_PARTITIONS = 64  # open files; two sets of partitions are well within the 256 that some systems allow
+_PARTITIONS = 32  # open files; the four sets of a corpus check are well within the 256 that some systems allow
 _RECORD = np.dtype([("hash", np.uint64), ("index", np.uint64)])
 
 
@@ -77,7 +77,7 @@ class HashPartitions:
         if not self._files:
             self._files = [tempfile.TemporaryFile(dir=self._folder) for _ in range(_PARTITIONS)]  # noqa: SIM115
         records = self._concatenated()
-        partitions = (records["hash"] >> np.uint64(58)).astype(np.int64)
+        partitions = (records["hash"] >> np.uint64(59)).astype(np.int64)
         order = np.argsort(partitions, kind="stable")
         bounds = np.searchsorted(partitions[order], np.arange(1, _PARTITIONS))
         for file, partition in zip(self._files, np.split(records[order], bounds), strict=True):

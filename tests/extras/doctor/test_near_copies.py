@@ -125,6 +125,31 @@ def test_of_near_duplicates_the_first_or_the_best_stays(tmp_path: Path, monkeypa
     assert marked_in(tmp_path, "near-duplicate", train, scores=PairScores(scores)) == best
 
 
+def test_pairs_of_two_directions_are_no_near_duplicates(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    pairs = [sentence(rng) for _ in range(20)]
+    others = [(sentence(rng)[0], edited(pair, 1, "changed")[1] if n % 2 else pair[1]) for n, pair in enumerate(pairs)]
+    train = [
+        {**write_pairs(tmp_path, name, each), "source_lang": name} for name, each in (("en", pairs), ("fr", others))
+    ]
+    valid = {**write_pairs(tmp_path, "valid", [("something else", "qualcosa")]), "source_lang": "en"}
+    config = make_config(tmp_path, train, valid=valid, test=None, source_lang=["en", "fr"])
+    scores = PairScores(np.arange(40, dtype=np.float32))
+    assert marked(check_corpus(config, tmp_path / "runs", 3, scores=scores), "near-duplicate") == []
+
+
+def test_many_pairs_take_less_than_256_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    for module in (overlaps, near_duplicates):
+        monkeypatch.setattr(module, "HashPartitions", partial(HashPartitions, at_once=50))
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        assert marked_in(tmp_path, "template", templates(random.Random(8)) * 4)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
 def test_of_many_sources_the_best_stay(tmp_path: Path) -> None:
     rng = random.Random(6)
     target = sentence(rng)[1]

@@ -5,6 +5,7 @@ Two targets that differ in one word share one of these (deletion neighbourhoods;
 """
 
 from collections.abc import Iterator
+from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -34,8 +35,11 @@ class NearDuplicateFinder:
     def close(self) -> None:
         self._records.close()
 
-    def add(self, result: ChunkResult, usable: NDArray[np.bool_], offset: int) -> None:
-        """Add the pairs of a chunk, after `offset` others; those of the mask `usable` (N,) are compared."""
+    def add(self, result: ChunkResult, usable: NDArray[np.bool_], offset: int, direction: str) -> None:
+        """Add the pairs of a chunk, after `offset` others.
+
+        Those of the mask `usable` (N,) are compared with others of the same direction.
+        """
         source, target = result.words
         bits = np.zeros((len(source.hashes) + 1, 2), np.uint64)
         bits[1:] = np.uint64(1) << (source.hashes[:, None] >> np.array([0, 6], np.uint64) & np.uint64(63))
@@ -46,7 +50,9 @@ class NearDuplicateFinder:
         sketches["target"], sketches["words"] = result.hashes["tgt_letters"], np.minimum(source.counts, 2**16 - 1)
         self._sketches.append(sketches)
 
-        letters, sums, counts = result.hashes["tgt_letters"], target.sums(target.hashes), target.counts
+        # The letters are hashed by direction, the words by target language only.
+        key = np.frombuffer(blake2b(direction.encode(), digest_size=8).digest(), np.uint64)
+        letters, sums, counts = result.hashes["tgt_letters"], target.sums(target.hashes) + key, target.counts
         shortened = np.repeat(usable & (counts >= _MIN_WORDS) & (counts <= _MAX_WORDS), counts)
         sentences = target.sentences[shortened]
         whole = np.flatnonzero(usable & (letters > 0)), np.flatnonzero(usable & (counts >= _MIN_WORDS - 1))

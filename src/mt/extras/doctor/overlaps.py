@@ -127,7 +127,7 @@ class RepetitionFinder:
             added["pair"] = result.hashes["pair"][usable]
             added["index"] = usable + chunk.offset
             records.add(added)
-        self._near_duplicates.add(result, kept, chunk.offset)
+        self._near_duplicates.add(result, kept, chunk.offset, chunk.criteria.direction)
         framed = np.flatnonzero(kept & (result.frames > 0))
         frames = np.empty(len(framed), _FRAME)
         frames["hash"], frames["index"] = result.frames[framed], framed + chunk.offset
