@@ -131,6 +131,25 @@ def test_errors_come_with_their_correction(tmp_path: Path) -> None:
     assert any("data.train: no pair that training would take" in action["gain"] for action in actions)
 
 
+@pytest.mark.parametrize("missing", [{"folder": "nowhere"}, {"file": "damaged.zip"}])
+def test_a_correction_is_beside_its_text_and_for_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: dict[str, str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (root := Path("k")).mkdir()
+    (root / "damaged.zip").write_bytes(b"PK")
+    options = {"source_lang": "en", "target_lang": "it", "weight": 2.0, "synthetic": True}
+    train = [missing, {**write_pairs(root, "b", text("train", 40)), **options}]
+    write_lines(root / "b.it", [tgt for _, tgt in text("train", 39)])
+    valid = write_pairs(root, "valid", text("valid", 5))
+    verdict = judge(check_corpus(make_config(root, train, valid=valid), root, 3))
+    [align] = [action for action in verdict.actions if action.command.startswith("mt data align")]
+    mt(*shlex.split(align.command)[1:], cwd=tmp_path)
+    advised = yaml.safe_load(align.gain.split("data.train: ")[1])
+    assert advised.items() >= options.items()
+    assert pairs_of(root, advised, valid=valid, test=None)
+
+
 def test_findings_are_ranked_by_their_harm(tmp_path: Path) -> None:
     report = report_on(tmp_path, faulty(shifted=False))
     assert [finding.rule.name for finding in ranked(report)][:4] == ["identical", "language", "markup", "replacement"]

@@ -3,7 +3,9 @@
 import json
 import random
 import re
+import tracemalloc
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from shutil import copyfile
 from zipfile import ZipFile
@@ -13,11 +15,14 @@ import pytest
 
 from bench.misalignment import plant
 from command import mt
+from data_helpers import make_config, write_pairs
 from mt.config import parse_config
 from mt.data.paired_texts import LineText
 from mt.data.phrasebook import sentence_pairs
 from mt.errors import InputError
 from mt.extras.doctor import align_files, block_checks, misalignment
+from mt.extras.doctor.alignment import Link
+from mt.extras.doctor.bitexts import bitexts_of, read_bitext
 from mt.extras.doctor.check import check_corpus
 from mt.extras.doctor.misalignment import Block, conflicts, misaligned_blocks, unpaired_lines
 
@@ -236,6 +241,23 @@ def test_lines_in_step_before_the_place_where_texts_part_stay(pairs: list[tuple[
     assert first.source[0] == first.target[0]
     assert 470 <= first.source[0] <= 500
     assert (others[-1].source[1], others[-1].target[1]) == (1000, 998)
+
+
+def test_lines_in_step_are_not_held_in_memory(tmp_path: Path) -> None:
+    lines = [f"{number} {'a' * 1000}" for number in range(10_000)]
+    source = write_pairs(tmp_path, "a", [(line, line) for line in lines])
+    with (tmp_path / "a.en").open("a") as file:
+        file.write("one more\n")
+    links = (Link((9_998, 9_999), (9_998, 9_999), 0.0), Link((9_999, 10_000), (9_999, 10_000), 0.0))
+    links += (Link((10_000, 10_001), (10_000, 10_000), 0.0),)
+    [bitext] = bitexts_of(make_config(tmp_path, source, valid={"from_train": 1}, test=None).data)
+    tracemalloc.start()
+    for raw, line in zip_longest(read_bitext(replace(bitext, links=links)), lines):
+        assert (raw.source, raw.target, raw.repairs) == ((line, line, ()) if line else ("one more", "", ()))
+    assert raw.line == 10_001
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 3 * 2**20
 
 
 def test_files_too_long_to_be_aligned_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from command import mt
+from data_helpers import make_config, write_pairs
+from mt.api.corpora import clean_corpus
 from mt.data.phrasebook import sentence_pairs
+from mt.extras.doctor.check import check_corpus
 from mt.extras.doctor.repair import repaired
 
 LATIN = frozenset({"Latn"})
@@ -98,3 +101,14 @@ def test_a_corpus_is_mended_before_it_is_judged(tmp_path: Path) -> None:
         "--output", "again", "--repair", cwd=tmp_path,
     )  # fmt: skip
     assert "repaired" not in again.stdout
+
+
+@pytest.mark.parametrize(("language", "repaired_pairs"), [("it", 3), ("kab", 0)])
+def test_a_check_promises_the_repairs_that_cleaning_makes(tmp_path: Path, language: str, repaired_pairs: int) -> None:
+    pairs = [(source, f"\u200b{target}") for source, target in list(sentence_pairs("train"))[:3]]
+    train = write_pairs(tmp_path, "train", pairs)
+    config = make_config(tmp_path, train, valid={"from_train": 1}, test=None, target_lang=language)
+    [finding] = [each for each in check_corpus(config, tmp_path, 0).findings if each.rule.name == "zero-width"]
+    assert (finding.counts["train"], finding.repairable) == (3, repaired_pairs)
+    cleaned = clean_corpus(config.model_dump(mode="json"), tmp_path / "cleaned", repair=True, keep=["zero-width"])
+    assert sum(cleaned.repaired.values()) == repaired_pairs

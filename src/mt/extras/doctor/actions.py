@@ -7,12 +7,14 @@ it undoes. The weights and limits are this project's own, except that copied sen
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from mt.config.loading import as_yaml
 from mt.data.corpus import line_texts
+from mt.errors import InputError
 from mt.extras.doctor.check import CorpusReport, Finding
 from mt.extras.doctor.clean import dropping_rules
 from mt.extras.doctor.findings import SPLITS, Example
@@ -162,13 +164,17 @@ def _correction(report: CorpusReport, finding: Finding, config: str) -> Action:
     where = example.note or "; ".join(f"{place.file}:{place.line}: {place.text}" for place in example.locations)
     command, gain = f"mt data check {config}", f"{where}. {rule.advice} Then check again"
     for bitext in [one.bitext for one in report.statistics if rule.name == "line-counts"]:
-        pairs = line_texts(bitext.source, bitext.data)
+        try:
+            pairs = line_texts(bitext.source, bitext.data)
+        except InputError:  # another finding reports it
+            continue
         for source, target in [pair for pair in pairs if where.startswith(f"{pair[0]} has ")]:
             if source.member is None:
-                output = f"{target.path.stem}.tsv"
-                command = shlex.join(["mt", "data", "align", str(source), str(target), "--output", output])
-                columns = as_yaml({"file": output, "source_column": "source", "target_column": "target"})
-                gain = f"{where}; pairs the sentences again, for data.{bitext.split}: {columns}"
+                root, output = Path(bitext.data.root), target.path.with_name(f"{target.path.stem}.tsv")
+                command = shlex.join(["mt", "data", "align", str(source), str(target), "--output", str(output)])
+                file = str(output.relative_to(root) if output.is_relative_to(root) else output)
+                table = {"file": file, "source_column": "source", "target_column": "target", **bitext.options}
+                gain = f"{where}; pairs the sentences again, for data.{bitext.split}: {as_yaml(table)}"
             elif bitext.split == "train" and len(pairs) == 1:
                 command = f"mt data clean {config} --output cleaned --repair"
                 gain = f"{where}; aligns their lines"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mt.config import DataConfig, PairFiles, Source, TableFile, TextFolder
 from mt.data.corpus import Pair, line_texts, one_line, read_numbered
@@ -91,6 +91,12 @@ class Bitext:
         split = getattr(self.source, "split", "")
         return (f"{self.source.name} ({split})" if split else self.source.name,) * 2
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the settings of the source that hold for its pairs in other files, too."""
+        kept = {"source_lang", "target_lang", "weight", "synthetic"}
+        return self.source.model_dump(include=kept, exclude_defaults=True)
+
     def inputs(self) -> list[Path]:
         """Return the files that it is read from, so far as a configuration names them."""
         if not isinstance(self.source, TextFolder):
@@ -109,7 +115,7 @@ class Bitext:
     def text_files(self) -> list[Path]:
         """Return the files of lines, which may be compressed."""
         is_text = isinstance(self.source, TableFile) and self.source.kind in (".tsv", ".csv", ".jsonl")
-        return list(map(Path, dict.fromkeys(self.files))) if is_text or isinstance(self.source, PairFiles) else []
+        return list(dict.fromkeys(self.inputs())) if is_text or isinstance(self.source, PairFiles) else []
 
 
 def bitexts_of(data: DataConfig, repair: bool = False) -> list[Bitext]:
@@ -179,14 +185,17 @@ def _numbered_pairs(bitext: Bitext, report: IssueHandler) -> Iterator[tuple[tupl
 def _aligned_lines(bitext: Bitext) -> Iterator[RawPair]:
     """Yield the pairs of two texts of different length as they are linked; lines without a partner have none."""
     [pair] = line_texts(bitext.source, bitext.data)
-    sources, targets = (list(_lines_with_faults(text)) for text in pair)
+    first, second = map(_lines_with_faults, pair)
     n_before = bitext.links[0].source[0]
-    in_step = (Link((line, line + 1), (line, line + 1), 0.0) for line in range(n_before))
-    for link in chain(in_step, bitext.links):
+    for number, sides in enumerate(islice(zip(first, second, strict=False), n_before), 1):
+        (src, tgt), faults = zip(*sides, strict=True)
+        yield RawPair(number, src, tgt, "; ".join(filter(None, faults)))
+    sources, targets = list(first), list(second)
+    for link in (link.moved(-n_before) for link in bitext.links):
         sides = sources[slice(*link.source)], targets[slice(*link.target)]
         src, tgt = (" ".join(text for text, _ in side) for side in sides)
         line, error = link.source[0], "; ".join(fault for side in sides for _, fault in side if fault)
-        raw = RawPair((line if link.source[1] > line else link.target[0]) + 1, src, tgt, error)
+        raw = RawPair(n_before + (line if link.source[1] > line else link.target[0]) + 1, src, tgt, error)
         if link.source != link.target and src and tgt and not error:
             beside = targets[line][0] if line < len(targets) else ""
             raw = raw._replace(repairs=("alignment",), before=(sources[line][0], beside))
@@ -211,14 +220,11 @@ def realigned(pairs: Iterator[RawPair], blocks: Sequence[Block]) -> Iterator[Raw
     unsure = {line for block in blocks for line in block.unsure}
     start = 0
     while segment := list(islice(pairs, SEGMENT)):
-        shifts = [0] * len(segment)
-        for block in blocks:
-            if block.shift and start <= block.start < start + SEGMENT:
-                for line in set(range(block.start, block.end)) - unsure:
-                    shifts[line - start] = block.shift
-        for index, (here, shift) in enumerate(zip(segment, shifts, strict=True)):
-            other = segment[index + shift]
-            stays = not shift or here.error or other.error
+        own = (block for block in blocks if start <= block.start < start + SEGMENT)
+        moved = {n: n + block.shift for block in own if block.shift for n in range(block.start, block.end)}
+        for number, here in enumerate(segment, start):
+            other = segment[moved.get(number, number) - start]
+            stays = other is here or number in unsure or here.error or other.error
             yield here if stays else here.changed(here.source, other.target, "alignment")
         start += len(segment)
 

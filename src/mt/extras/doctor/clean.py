@@ -156,7 +156,4 @@ def _as_source(bitext: Bitext, bitexts: Sequence[Bitext], output: Path) -> dict[
     root = os.path.realpath(bitext.data.root)
     folder = output if output.is_absolute() else Path(os.path.relpath(os.path.realpath(output), root))
     source, target = (str(folder / name) for name in _names(bitext, bitexts))
-    options = bitext.source.model_dump(
-        include={"source_lang", "target_lang", "weight", "synthetic"}, exclude_defaults=True
-    )
-    return {"source": source, "target": target, **options}
+    return {"source": source, "target": target, **bitext.options}

@@ -21,7 +21,7 @@ from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult, Criteria, Exam
 from mt.extras.doctor.line_languages import other_languages
 from mt.extras.doctor.repair import REPAIRABLE, repaired
 from mt.extras.doctor.rules import BIT
-from mt.extras.doctor.scripts import foreign_letters
+from mt.extras.doctor.scripts import foreign_letters, scripts_of
 from mt.extras.doctor.word_hashes import frame_hashes, hash_words
 from mt.text.lines import nfc
 
@@ -73,8 +73,8 @@ def check_chunk(chunk: Chunk) -> ChunkResult:
 def _repairable(raw: Pair, mask: int, criteria: Criteria) -> Iterator[str]:
     """Yield the rules that a pair of these rule bits no longer breaks once it is repaired."""
     found = {rule for rule in REPAIRABLE if mask & BIT[rule]}
-    for text, scripts in zip(raw, criteria.scripts, strict=True):
-        text, _ = repaired(text, scripts)
+    for text, code, scripts in zip(raw, criteria.languages, criteria.scripts, strict=True):
+        text, _ = repaired(text, scripts_of(code))  # cleaning detects no scripts
         found -= {rule for rule, *_ in _repairable_issues(text, scripts)}
     yield from found
 
