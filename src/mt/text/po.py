@@ -5,7 +5,7 @@ from typing import Any
 
 from mt.errors import InputError
 
-_CHARSET = re.compile(r"(charset=)([\w.:-]+)")
+CHARSET = re.compile(r"(charset=)([\w.:-]+)")
 
 
 def read_catalogue(content: bytes, place: str) -> tuple[Any, str, str]:
@@ -29,7 +29,7 @@ def read_catalogue(content: bytes, place: str) -> tuple[Any, str, str]:
         line = text.count("\n", 0, unclosed.start()) + 1
         raise InputError(f"{place}:{line}: a string that does not end", "check it with msgfmt --check")
     try:
-        return polib.pofile(text.replace("\r\n", "\n") + "\n"), text, charset
+        return polib.pofile(f"{text}\n"), text, charset
     except (OSError, ValueError, IndexError, UnicodeError) as error:
         reason = str(error).removeprefix("Syntax error in po file ")
         raise InputError(f"{place}: no catalogue of gettext: {reason}", "check it with msgfmt --check") from None
@@ -37,7 +37,7 @@ def read_catalogue(content: bytes, place: str) -> tuple[Any, str, str]:
 
 def _decoded(content: bytes, place: str) -> tuple[str, str]:
     """Decode a catalogue as it declares; a template declares nothing yet."""
-    declared = _CHARSET.search(content.decode("latin-1"))
+    declared = CHARSET.search(content.decode("latin-1"))
     charset = declared[2] if declared and declared[2] != "CHARSET" else "UTF-8"
     try:
         return content.decode(charset), charset

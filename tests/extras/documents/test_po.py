@@ -90,6 +90,13 @@ def test_all_other_lines_stay(tmp_path: Path) -> None:
     assert translated(tmp_path / "a.po", shout).decode() == expected.replace("\n", "\r\n")
 
 
+def test_doubled_carriage_returns_do_not_move_translations(tmp_path: Path) -> None:
+    (tmp_path / "a.po").write_text(PO.replace("\n", "\r\r\n"), newline="")
+    new = polib.pofile(translated(tmp_path / "a.po", shout).decode())
+    (tmp_path / "a.po").write_text(PO)
+    assert list(new) == list(polib.pofile(translated(tmp_path / "a.po", shout).decode()))
+
+
 def test_columns_of_a_message_stay(tmp_path: Path) -> None:
     message = "  -h, --help      show this help\\n\\tName:\\t\\tvalue. Or two   one\\n"
     (tmp_path / "a.po").write_text(f'msgid ""\nmsgstr ""\n\nmsgid "{message}"\nmsgstr ""\n')

@@ -13,6 +13,7 @@ from mt.errors import InputError
     [
         ("a.csv", "en:de", 'id;en;de\r\n1;"A; b";\r\n2;c;old\r\n', 'id;en;de\r\n1;"A; b";"A; B"\r\n2;c;old\r\n'),
         ("a.csv", "en:fr", "\ufeffen,de\nhi,x\n", "\ufeffen,de,fr\nhi,x,HI\n"),
+        ("a.csv", "1:German", "English,Other\nhi,x\n", "English,Other,German\nhi,x,HI\n"),
         ("a.csv", "en", '"en","de"\n"hi","x"\n"12","3"', '"en","de"\n"HI","x"\n"12","3"'),
         ("a.csv", "2", "a, hi ,x\nb,\n", "a, HI ,x\nb,\n"),
         ("a.csv", "1:2", '"two\nlines",\n', '"two\nlines","TWO\nLINES"\n'),

@@ -104,6 +104,11 @@ def test_a_document_comes_back_translated(server: ServerProcess) -> None:
     )
     table = download(server, "x.csv", b"en,xx\na b c,\nd e,kept\n", **EN_XX, columns="en:xx")
     assert table.decode() == f"en,xx\na b c,{wanted[0]}\nd e,kept\n"
+    name = "a column's long name, with explanations"
+    table = download(server, "x.csv", f'"{name}"\na b c\n'.encode(), **EN_XX, columns=f"{name}:its translation")
+    assert table.decode().endswith(f'"a b c","{wanted[0]}"\n') or table.decode().endswith(f"a b c,{wanted[0]}\n")
+    status, answer = send(server, "x.csv", b"a\nb\n", **EN_XX, columns="a" * 1001)
+    assert (status, answer["error"]) == (400, "columns is too long or not printable")
 
 
 def test_documents_come_in_after_the_temporary_folder_was_cleared(server: ServerProcess, temporary: Path) -> None:

@@ -2,13 +2,13 @@
 
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from mt.extras.documents.segments import Segment, columns_of
-from mt.text.po import read_catalogue
+from mt.text.po import CHARSET, read_catalogue
 
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d)")
-_CHARSET = re.compile(r"(charset=)([\w.:-]+)")
 
 
 @dataclass
@@ -51,16 +51,15 @@ class PoFile:
         try:
             return text.encode(self.charset)
         except UnicodeEncodeError:  # letters of the target language that the old character set lacks
-            return _CHARSET.sub(r"\1UTF-8", text, count=1).encode()
+            return CHARSET.sub(r"\1UTF-8", text, count=1).encode()
 
 
 def _fill(lines: list[str], start: int, forms: list[str], is_plural: bool) -> None:
     """Write an entry's translation and its flag into the lines of a catalogue; the entry begins at `start`."""
     ending = "\r\n" if lines[0].endswith("\r\n") else "\n"
     first = next(n for n in range(start, len(lines)) if lines[n].lstrip().startswith("msgstr"))
-    end = first + 1
-    while end < len(lines) and lines[end].lstrip().startswith(("msgstr", '"')):
-        end += 1
+    filled = ((n, lines[n].strip()) for n in range(first, len(lines)) if lines[n].strip())
+    end = 1 + max(n for n, _ in takewhile(lambda line: line[1].startswith(("msgstr", '"')), filled))
     keys = [f"msgstr[{n}]" if is_plural else "msgstr" for n in range(len(forms))]
     new = ending.join(f"{key} {_quoted(text, ending)}" for key, text in zip(keys, forms, strict=True))
     lines[first:end] = [new + lines[end - 1][len(lines[end - 1].rstrip("\r\n")) :]]

@@ -60,7 +60,7 @@ class Table:
         column = _column(source, header, place)
         name = target if target and not target.isdecimal() and target not in header else None
         where = column if not target else _column(target, [*header, name or ""], place)
-        return cls(records, rows, dialect, column, where, name, int(has_header), mark[0])
+        return cls(records, rows, dialect, column, where, name, int(has_header or name is not None), mark[0])
 
     @property
     def segments(self) -> list[Segment]:

@@ -169,7 +169,8 @@ def translation_request(fields: dict[str, Any], limits: Limits) -> Request:
 
 def document_request(fields: dict[str, Any]) -> Job:
     """Validate the fields of /translate_file likewise."""
-    columns, progress = (_word(fields, name) if fields.get(name) else "" for name in ("columns", "progress"))
+    most = {"columns": 1000, "progress": 40}
+    columns, progress = (_word(fields, name, most=most[name]) if fields.get(name) else "" for name in most)
     return Job(fields["file"], _word(fields, "source", "auto"), _word(fields, "target"), columns, progress)
 
 
@@ -200,13 +201,13 @@ def texts_of(fields: dict[str, Any], limits: Limits, name: str = "q") -> list[st
     return texts
 
 
-def _word(fields: dict[str, Any], name: str, default: str = "") -> str:
-    """Return a language or format."""
+def _word(fields: dict[str, Any], name: str, default: str = "", most: int = 40) -> str:
+    """Return a language, a format or the like, of at most so many characters."""
     value = fields.get(name) or default
     if not value:
         raise RequestError(400, f"{name} is missing")
     if not isinstance(value, str):
         raise RequestError(400, f"{name} must be a text")
-    if len(value) > 40 or not value.isprintable():
-        raise RequestError(400, f"{name} is no language or format")
+    if len(value) > most or not value.isprintable():
+        raise RequestError(400, f"{name} is too long or not printable")
     return value
