@@ -14,6 +14,13 @@ XLIFF = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><f
 <body><trans-unit id="1"><source>{}</source></trans-unit></body></file></xliff>"""
 
 
+def inner_target(document: bytes) -> str:
+    """Return the content of the first target."""
+    text = etree.tostring(next(etree.fromstring(document).iter("{*}target")), encoding="unicode", with_tail=False)
+    inner = re.sub(r' xmlns="[^"]*"', "", text).removeprefix('<target state="needs-review-translation">')
+    return inner.removesuffix("</target>")
+
+
 def backwards(texts: list[str]) -> list[tuple[str, Sequence[Unit]]]:
     """Translate into capitals in reverse order."""
     found = []
@@ -61,12 +68,23 @@ def forwards(texts: list[str]) -> list[tuple[str, Sequence[Unit]]]:
 
 
 @pytest.mark.parametrize(
-    "source", ["one <x/> two", "one <x/>two", "one<x/> two", "one <x/> <x/> two", "one <x/><x/> two", "one <x/>, two"]
+    "source",
+    [
+        "one <x/> two",
+        "one <x/>two",
+        "one<x/> two",
+        "one <x/> <x/> two",
+        "one <x/><x/> two",
+        "one <x/>, two",
+        "One <sc/>is. Two <x/> are. Three <x/>.",
+    ],
 )
 def test_white_space_around_an_element_stays(tmp_path: Path, source: str) -> None:
     (tmp_path / "a.xlf").write_text(XLIFF.format(source))
     loud = translated(tmp_path / "a.xlf", shout, align=forwards, languages=("en", "fr")).decode()
-    assert re.findall(r"<target[^>]*>(.*)</target>", loud) == [source.upper().replace("X", "x")]
+    assert re.findall(r"<target[^>]*>(.*)</target>", loud) == [
+        re.sub("<.*?>", lambda tag: tag[0].lower(), source.upper())
+    ]
 
 
 def test_a_sentence_that_loses_a_placeholder_is_translated_between_its_tags(tmp_path: Path) -> None:
@@ -100,12 +118,55 @@ def test_a_sentence_that_loses_a_placeholder_is_translated_between_its_tags(tmp_
             '<mrk translate="no">Acme</mrk> <mrk mtype="term">IT</mrk> SEE',
         ),
         ('a <ept id="1">x</ept>b <!-- c --> d', '<!-- c --> D <ept id="1">x</ept>B A'),
+        ('a <bx id="1"/>b c <x id="2"/>d', '<x id="2"/>D C <bx id="1"/>B A'),
+        ('a <g><bx id="1"/>b <x id="2"/>c</g> d', 'D <g><x id="2"/>C <bx id="1"/>B</g> A'),
+        (
+            'a <bx id="1"/>b <bx id="2"/>c <ex id="1"/>d<ex id="2"/> e',
+            'E <bx id="2"/><ex id="1"/>D C<ex id="2"/> <bx id="1"/>B A',
+        ),
     ],
 )
 def test_codes_of_xliff_go_with_their_words(tmp_path: Path, source: str, expected: str) -> None:
     (tmp_path / "a.xlf").write_text(XLIFF.format(source))
     new = translated(tmp_path / "a.xlf", shout, align=backwards, languages=("en", "de"))
-    target = next(etree.fromstring(new).iter("{*}target"))
-    text = etree.tostring(target, encoding="unicode", with_tail=False)
-    inner = re.sub(r' xmlns="[^"]*"', "", text).removeprefix('<target state="needs-review-translation">')
-    assert inner.removesuffix("</target>") == expected
+    assert inner_target(new) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "asked"),
+    [
+        ('<g id="1">42</g> https://a.example <g id="2">%d</g>', []),
+        ('<g id="1">Red.</g> <g id="2">%d.</g>', ["Red."]),
+        ("\n  42\n", []),
+    ],
+)
+def test_sentences_without_words_do_not_go_to_the_model(tmp_path: Path, source: str, asked: list[str]) -> None:
+    """Nor do those of indented units, which are not aligned either."""
+    seen: list[str] = []
+
+    def align(texts: list[str]) -> list[tuple[str, Sequence[Unit]]]:
+        seen.extend(texts)
+        return forwards(texts)
+
+    (tmp_path / "a.xlf").write_text(XLIFF.format(source))
+    new = translated(tmp_path / "a.xlf", shout, align=align, languages=("en", "de"))
+    assert (inner_target(new), seen) == (source.replace("Red", "RED"), asked)
+    unit = '<tu>\n <tuv xml:lang="en">\n  <seg>Red</seg>\n </tuv>\n</tu>'
+    (tmp_path / "a.tmx").write_text(f'<tmx><header srclang="en"/><body>{unit}</body></tmx>')
+    assert b"<seg>RED</seg>" in translated(tmp_path / "a.tmx", shout, align=align, languages=("en", "de"))
+    assert seen == asked
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("Error:\n  not found\nTry again", "Error:!\n  not found!\nTry again!"),
+        ("\n    One text\n    goes on\n  ", "\n    One text goes on!\n  "),
+        ("Name:\tvalue", "Name:!\tvalue!"),
+        ('<g xml:space="preserve">one\n  two</g>', '<g xml:space="preserve">one!\n  two!</g>'),
+    ],
+)
+def test_line_breaks_that_are_no_indentation_stay(tmp_path: Path, source: str, expected: str) -> None:
+    (tmp_path / "a.xlf").write_text(XLIFF.format(source))
+    new = translated(tmp_path / "a.xlf", lambda texts: [f"{text}!" for text in texts], languages=("en", "de"))
+    assert inner_target(new) == expected

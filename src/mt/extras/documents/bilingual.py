@@ -1,5 +1,6 @@
 """Documents in XML that hold source and translation: XLIFF and TMX."""
 
+import re
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -8,13 +9,15 @@ from typing import Any
 from mt.errors import InputError
 from mt.extras.documents.inline import Marked, is_code, line_of, set_content
 from mt.extras.documents.markup import parse_xml
-from mt.extras.documents.segments import Segment
+from mt.extras.documents.segments import Segment, columns_of
 from mt.text.languages import LANGUAGE_NAMES, base_language
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 # Attributes that name the languages of a file
 _LANGUAGES = dict.fromkeys(("source-language", "srcLang", "srclang"), "source")
 _LANGUAGES |= dict.fromkeys(("target-language", "trgLang"), "target")
+_SPACE = "string(ancestor-or-self::*[@xml:space][1]/@xml:space)"
+_LAYOUT = re.compile(r"\n\S|\S\t+\S")  # line breaks and tabs that are no indentation of the XML
 
 
 @dataclass
@@ -39,8 +42,10 @@ class XmlFile:
     def segments(self) -> list[Segment]:
         found = []
         for old, new in self.units:
-            texts = tuple(str(getattr(*node)) for node in _nodes(new))
-            found.append(Segment(texts, f"line {old.sourceline}", (line_of(new)[0],) if len(texts) > 1 else ()))
+            nodes = _nodes(new)
+            texts = tuple(piece for node in nodes for piece in _pieces(*node))
+            is_marked = sum(bool(getattr(*node).strip()) for node in nodes) > 1
+            found.append(Segment(texts, f"line {old.sourceline}", (line_of(new)[0],) if is_marked else ()))
         return found
 
     def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
@@ -59,8 +64,9 @@ class XmlFile:
             if isinstance(translated, Marked):
                 set_content(new, translated[0], line_of(new)[1])
                 continue
-            for node, text in zip(_nodes(new), translated, strict=True):
-                setattr(*node, text)
+            rest = iter(translated)
+            for node in _nodes(new):
+                setattr(*node, "".join(next(rest) for _ in _pieces(*node)))
         return bytes(etree.tostring(self.root.getroottree(), xml_declaration=True, encoding="UTF-8"))
 
 
@@ -149,3 +155,9 @@ def _nodes(element: Any) -> list[tuple[Any, str]]:
         if node is not element and not is_inside:
             found.append((node, "tail"))
     return [(node, which) for node, which in found if getattr(node, which)]
+
+
+def _pieces(node: Any, which: str) -> list[str]:
+    """Return a text in pieces to translate, by line and column where its white space has a meaning."""
+    text = str(getattr(node, which))
+    return columns_of(text) if _LAYOUT.search(text) or node.xpath(_SPACE) == "preserve" else [text]

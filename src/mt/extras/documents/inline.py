@@ -24,20 +24,27 @@ class Marked(tuple[str, ...]):
 
 
 def translate_marked(
-    marked: Sequence[Parts], translate: Translate, survives: Callable[[str, str], bool], languages: tuple[str, str]
+    marked: Sequence[Parts],
+    translate: Translate,
+    is_translated: Callable[[str], bool],
+    survives: Callable[[str, str], bool],
+    languages: tuple[str, str],
 ) -> list[Marked | None]:
-    """Translate texts with inline elements, each sentence once.
+    """Translate texts with inline elements, each sentence once, those without anything to translate excepted.
 
     `survives` says of a sentence and its translation whether nothing was lost that must stay; None replaces a text with
     a sentence that loses it.
     """
+    from mt.decoding.alignment import align_units
     from mt.decoding.candidates import Candidate
     from mt.extras.serving.segmentation import segment_lines
 
     separator = " " if is_spaced(languages[1]) else ""
     segmented = [segment_lines(parts, separator, languages[0]) for parts in marked]
     sentences = list(dict.fromkeys(sentence for text in segmented for sentence in text.sentences))
-    found = dict(zip(sentences, translate(sentences, True) if sentences else (), strict=True))
+    found = {one: (one, align_units(one, one)) for one in sentences if not is_translated(one)}
+    sent = [one for one in sentences if one not in found]
+    found |= zip(sent, translate(sent, True) if sent else (), strict=True)
     return [
         Marked(
             [text.assemble([Candidate(found[one][0], 0.0, 0.0) for one in text.sentences], lambda s, _: found[s][1])]
@@ -76,6 +83,8 @@ def line_of(node: Any) -> tuple[Line, list[Any]]:
             text += child.tail or ""
 
     walk(node)
+    for element in elements:  # a start without its end in this text is an empty element
+        element.parents = tuple(parent for parent in element.parents if parent.closing)
     return Line(text, elements), nodes
 
 

@@ -63,8 +63,8 @@ def translate_segments(
     """
     if show_sample is not None:
         show_sample(" ".join(text for segment in segments for text in segment.texts)[:_SAMPLE])
-    marked = {number: segment.parts for number, segment in enumerate(segments) if segment.parts}
-    found = translate_marked(list(marked.values()), translate, _is_whole, languages) if marked else ()
+    marked = {n: one.parts for n, one in enumerate(segments) if one.parts and any(map(_is_translated, one.texts))}
+    found = translate_marked(list(marked.values()), translate, _is_translated, _is_whole, languages) if marked else ()
     whole = dict(zip(marked, found, strict=True))
     others = [segment for number, segment in enumerate(segments) if whole.get(number) is None]
     pieces = _translate_pieces(others, translate, languages[0])
@@ -81,7 +81,7 @@ def _translate_pieces(segments: Sequence[Segment], translate: Translate, languag
     split = [[_sentences(text, language) for text in segment.texts] for segment in segments]
     first = _all(translate, (core for texts in split for text in texts for _, core in text if core))
     lost = [core for core, translated in first.items() if not _survived(core, translated)]
-    between = _all(translate, (piece for core in lost for piece in _SPLIT.split(core)[::2] if _has_words(piece)))
+    between = _all(translate, (piece for core in lost for piece in _SPLIT.split(core)[::2] if has_words(piece)))
     for core in lost:
         pieces = _SPLIT.split(core)
         pieces[::2] = [_rejoined(piece, between) for piece in pieces[::2]]
@@ -110,7 +110,7 @@ def _all(translate: Translate, texts: Iterable[str]) -> dict[str, str]:
 def _sentences(text: str, language: str) -> list[tuple[str, str]]:
     """Return each sentence as it stands and on one line; the latter is empty if it has no words."""
     sentences = [text[start:end] for start, end in pairwise([0, *sentence_ends(text, language), len(text)])]
-    return [(one, " ".join(one.split()) if _has_words(PLACEHOLDER.sub("", one)) else "") for one in sentences]
+    return [(one, " ".join(one.split()) if _is_translated(one) else "") for one in sentences]
 
 
 def _replaced(sentence: str, core: str, translations: Mapping[str, str]) -> str:
@@ -119,8 +119,13 @@ def _replaced(sentence: str, core: str, translations: Mapping[str, str]) -> str:
     return sentence if new == core else sentence.replace(sentence.strip(), new, 1)
 
 
-def _has_words(text: str) -> bool:
+def has_words(text: str) -> bool:
+    """Return True if a text has a letter."""
     return any(character.isalpha() for character in text)
+
+
+def _is_translated(text: str) -> bool:
+    return has_words(PLACEHOLDER.sub("", text))
 
 
 def _survived(source: str, translation: str) -> bool:
