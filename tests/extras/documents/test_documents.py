@@ -196,6 +196,12 @@ def test_marks_of_markdown_stay(tmp_path: Path) -> None:
     assert translated(tmp_path / "a.md", shout).decode() == expected
 
 
+def test_addresses_and_placeholders_of_a_wrapped_paragraph_stay(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("Hello reader of this\npage: see https://a.example/my_page and {my_name}.\n")
+    loud = translated(tmp_path / "a.md", shout).decode()
+    assert loud == "HELLO READER OF THIS PAGE: SEE https://a.example/my_page AND {my_name}.\n"
+
+
 def test_hard_line_breaks_and_front_matter_stay(tmp_path: Path) -> None:
     text = "\ufeff+++\ntitle = 'stays'\n+++\n# Poem\n\nRoses are red,  \nviolets are\\\nblue \\\\\nand sweet\n"
     (tmp_path / "a.md").write_text(text)
@@ -217,6 +223,7 @@ def test_elements_may_end_without_a_tag(tmp_path: Path) -> None:
 
 def test_marked_elements_stay(tmp_path: Path) -> None:
     page = "<div class='x notranslate'><p>a</p></div><p translate=no>b</p><p class=\"notranslated\">c</p>"
+    page += '<img alt="d" translate="no"><input placeholder="e" class="notranslate"><b title="f" translate="no"/>'
     (tmp_path / "a.html").write_text(page)
     assert translated(tmp_path / "a.html", shout).decode() == page.replace(">c<", ">C<")
 

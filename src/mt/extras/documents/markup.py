@@ -138,7 +138,7 @@ class _Scanner:
         return "" if re.fullmatch(r"<[\w:]+\s*/?>\s*", formatting) else formatting
 
     def _attributes(self, token: re.Match[str]) -> None:
-        if not self.skipped and token["rest"]:
+        if not self.skipped and not _MARKED.search(token["rest"]):
             for found in ATTRIBUTE.finditer(token["rest"]):
                 if found[1].lower() in _TEXT_ATTRIBUTES and found[2]:
                     start, text = token.start("rest") + found.start(2), found[2]
@@ -155,7 +155,8 @@ class _Scanner:
     def _end_block(self, end: int, next_start: int) -> None:
         """End the paragraph before a tag, and begin the next one behind it."""
         if self.pieces:
-            block, is_marked = (self.block_start, end), len(self.pieces) > 1 and self.markup.blocks is None
+            block, texts = (self.block_start, end), sum(bool(piece[0].text.strip()) for piece in self.pieces)
+            is_marked = texts > 1 and self.markup.blocks is None
             parts = tuple(html_lines(self.found.source[slice(*block)])) if is_marked else ()
             self.found.add(self.pieces, f"{self.place}:{self._line(self.pieces[0][0].start)}", block, parts)
         self.block_start = next_start

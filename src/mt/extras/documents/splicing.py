@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from mt.extras.documents.inline import Marked, Parts
-from mt.extras.documents.segments import Segment
+from mt.extras.documents.segments import Segment, has_words
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Spliced:
     def add(self, pieces: list[list[Span]], place: str, block: tuple[int, int] = (0, 0), parts: Parts = ()) -> None:
         """Add a segment, unless no piece of it has a letter."""
         texts = tuple("".join(span.text for span in piece) for piece in pieces)
-        if any(character.isalpha() for text in texts for character in text):
+        if any(map(has_words, texts)):
             self.segments.append(Segment(texts, place, parts))
             self.blocks.append(block)
             self.spans.append(pieces)
@@ -48,7 +48,8 @@ class Spliced:
             for old, spans, new in zip(segment.texts, pieces, translated or segment.texts, strict=True):
                 if new != old:  # the text goes into the first span, and the others are emptied
                     first = spans[0]
-                    escaped = f"{first.quote}{self.escape(self.source[first.start : first.end], new)}{first.quote}"
+                    source = self.source[first.start : spans[-1].end]
+                    escaped = f"{first.quote}{self.escape(source, new)}{first.quote}"
                     changes += [(span.start, span.end, escaped if span is first else "") for span in spans]
         parts, end = [], 0
         for start, stop, new in sorted(self._merged(sorted(blocks), sorted(changes))):

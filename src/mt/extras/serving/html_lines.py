@@ -172,9 +172,9 @@ def _markup(markup: str, elements: OpenElements) -> _Token:
             elements.open(name, refused or name in UNTRANSLATED)
     if elements.untranslated:
         return verbatim
-    if name in ("img", "wbr"):
+    if name in ("img", "wbr") or (is_empty and name in INLINE):
         return _Token("void", markup)
-    return _Token("close" if tag[1] else "open", markup, name) if name in INLINE and not is_empty else verbatim
+    return _Token("close" if tag[1] else "open", markup, name) if name in INLINE else verbatim
 
 
 def _attributes(text: str) -> tuple[dict[str, str], bool]:
