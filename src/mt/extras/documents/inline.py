@@ -42,7 +42,9 @@ def translate_marked(
     separator = " " if is_spaced(languages[1]) else ""
     segmented = [segment_lines(parts, separator, languages[0]) for parts in marked]
     sentences = list(dict.fromkeys(sentence for text in segmented for sentence in text.sentences))
-    found = {one: (one, align_units(one, one)) for one in sentences if not is_translated(one)}
+    found: dict[str, tuple[str, Sequence[Unit]]] = {
+        one: (one, align_units(one, one)) for one in sentences if not is_translated(one)
+    }
     sent = [one for one in sentences if one not in found]
     found |= zip(sent, translate(sent, True) if sent else (), strict=True)
     return [
