@@ -187,9 +187,9 @@ def _aligned_lines(bitext: Bitext) -> Iterator[RawPair]:
     [pair] = line_texts(bitext.source, bitext.data)
     first, second = map(_lines_with_faults, pair)
     n_before = bitext.links[0].source[0]
-    for number, sides in enumerate(islice(zip(first, second, strict=False), n_before), 1):
-        (src, tgt), faults = zip(*sides, strict=True)
-        yield RawPair(number, src, tgt, "; ".join(filter(None, faults)))
+    in_step = islice(zip(first, second, strict=False), n_before)
+    for number, ((src, src_fault), (tgt, tgt_fault)) in enumerate(in_step, 1):
+        yield RawPair(number, src, tgt, "; ".join(filter(None, (src_fault, tgt_fault))))
     sources, targets = list(first), list(second)
     for link in (link.moved(-n_before) for link in bitext.links):
         sides = sources[slice(*link.source)], targets[slice(*link.target)]
