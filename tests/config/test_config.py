@@ -340,7 +340,7 @@ def test_missing_keys_are_reported_at_their_section() -> None:
     assert refusal("name: x\ndata:\n  source_lang: en\n").splitlines() == [
         "2 problems in x.yaml:",
         "  x.yaml:2: data.target_lang: missing: Code of the language to translate to; or a list, "
-        "for one model of several: each source then names its own.",
+        "for a model of several; each source then names its own.",
         "  x.yaml:2: data.train: missing: Training text: a source or a list of them.",
     ]
     assert refusal("seed: 1\n").splitlines() == [
