@@ -52,7 +52,7 @@ class SearchOptions:
 
     @property
     def has_scores(self) -> bool:
-        """Whether hypotheses have scores: beam search has them anyway."""
+        """Return True if hypotheses get scores, as those of beam search always do."""
         return self.scores or self.beam_size > 1
 
     def longest(self, source_tokens: int, max_positions: int | None) -> int:

@@ -38,7 +38,10 @@ class PairScorer:
     settings: TranslationSettings
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Scored | None]:
-        """Score pairs; None where the source is empty, the target unknown, or a side longer than the model's limit."""
+        """Score pairs.
+
+        None where the source is empty, the target has unknown tokens, or a side is longer than the model's limit.
+        """
         max_source, max_target = self.settings.max_source_tokens, self.settings.max_positions
         encoded = self.tokenizers.source.encode_batch([source for source, _ in pairs], max_source)
         targets = self.tokenizers.target.encode_batch([target for _, target in pairs], max_target)
