@@ -94,6 +94,16 @@ def test_an_evaluation_from_python_is_that_of_the_command_line(trained: Path, tm
         mt.evaluate(run, metrics=["BLEU"])
 
 
+def test_searches_from_python_act_or_are_refused(trained: Path, tmp_path: Path) -> None:
+    run, files = trained / "runs" / "tiny", {"source": trained / "valid.en", "reference": trained / "valid.xx"}
+    found = mt.evaluate(run, **files, no_repeat_ngram_size=1)["beam"]
+    assert found["bleu"] != mt.evaluate(run, **files)["beam"]["bleu"] or found["length_ratio"] < 1
+    with pytest.raises(mt.InputError, match="mbr has no effect here"):
+        mt.evaluate_robustness(run, **files, mbr=2)
+    with pytest.raises(mt.InputError, match="mbr has no effect here"):
+        mt.synthesize(files["source"], tmp_path / "out", run, mbr=2)
+
+
 def test_the_table_of_runs(trained: Path, tiny: Path) -> None:
     listed = command("runs", cwd=trained).stdout.splitlines()
     assert listed[0].split()[:2] == ["name", "languages"]

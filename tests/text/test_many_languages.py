@@ -96,6 +96,15 @@ def test_a_document_is_translated_from_a_detected_language(many_languages: Path,
     assert (tmp_path / "b.md").read_text() == f"# {ENGLISH}\n"
 
 
+def test_a_document_says_its_language_where_the_model_needs_to_know_none(many_languages: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.xlf").write_text(
+        '<xliff version="1.2"><file original="a" datatype="plaintext" source-language="fr" target-language="en"><body>'
+        '<trans-unit id="1"><source>un chien</source></trans-unit></body></file></xliff>'
+    )
+    mt("translate", tmp_path / "a.xlf", "--to", "en", "--output", tmp_path / "b.xlf", cwd=many_languages)
+    assert "<target" in (tmp_path / "b.xlf").read_text()
+
+
 def test_scores_are_reported_by_pair(many_languages: Path, tmp_path: Path) -> None:
     shutil.copytree(many_languages, tmp_path, dirs_exist_ok=True)
     run = RunDir(tmp_path / "runs" / "many")

@@ -152,6 +152,7 @@ def evaluate_robustness(
         InputError: there is no such model or text, or the arguments contradict each other.
     """
     request = request or SearchRequest.of(search)
+    request.refuse_utility()
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
     models, config, texts = _read(model, runs, (_path(source), _path(reference)), (source_lang, to))
     opened, texts = _open(models, choice, texts, to)
@@ -245,7 +246,8 @@ def _output(
 
 def _methods(config: Config, request: SearchRequest, defaults: SearchOptions) -> list[test_set.Method]:
     """Return the configured methods, changed by the request, and the method that it adds."""
-    methods = test_set.configured_methods(config, beam_size=request.beam_size, length_penalty=request.length_penalty)
+    changed = ("beam_size", "length_penalty", "no_repeat_ngram_size")
+    methods = test_set.configured_methods(config, **{name: getattr(request, name) for name in changed})
     if request.sampling is not None or request.utility is not None:
         name = "sample" if request.utility is None else "mbr"
         methods.append(test_set.Method(name, request.options(defaults), request.utility))

@@ -13,7 +13,8 @@ from mt.bundle.load_translator import check_choice
 from mt.config.suggestions import similar
 from mt.console import log
 from mt.decoding.engine import EngineChoice
-from mt.errors import InputError
+from mt.decoding.settings import TranslationSettings
+from mt.errors import InputError, contradict
 from mt.extras.pipelines import results
 from mt.extras.pipelines.execution import StepError, execute
 from mt.extras.pipelines.loading import load_pipeline
@@ -147,11 +148,13 @@ def _check_search(plan: Plan, step: Step) -> None:
     request = SearchRequest.of(search, getattr(settings, "n_best", None) or 1)
     engine = EngineChoice(**choice, sampling=request.sampling is not None)
     by_torch = check_choice(models[0], engine, models[1:]) is not None or engine.engine.startswith("torch")
-    writer = plan.writer(models[0].root)
-    lacks_shortlist = writer and writer.config and not writer.config.decoding.shortlist
-    if getattr(settings, "shortlist", None) and lacks_shortlist and not by_torch:  # torch ignores it
+    if not step.models():
+        return
+    config = plan.config_of(models[0].root)
+    if getattr(settings, "shortlist", None) and not (by_torch or config.decoding.shortlist):  # torch ignores it
         hint = "leave out `shortlist`, or set decoding.shortlist in its training"
         raise InputError(f"{models[0].root} has no shortlist", hint)
+    request.options(TranslationSettings.of(config).search)
 
 
 def _check_options(plan: Plan, step: Step) -> None:
@@ -167,6 +170,7 @@ def _check_options(plan: Plan, step: Step) -> None:
     elif isinstance(settings, Eval):
         terms = step.text("glossary")
         glossary_of(terms if terms and not plan.writer(terms) else None, settings.keep)
+        contradict(settings.sample and bool(terms or settings.keep), "sample", "a glossary or text to keep")
     elif isinstance(settings, Clean) and settings.repair:
         require_ftfy()
     elif isinstance(settings, Score) and settings.embeddings:

@@ -133,6 +133,11 @@ class SearchRequest:
             scores=scores or self.utility is not None,
         )
 
+    def refuse_utility(self) -> None:
+        """Raise InputError for minimum Bayes risk decoding, where nothing would rerank its candidates."""
+        if self.utility is not None:
+            raise InputError(f"{self.name('mbr')} has no effect here", "leave it out")
+
     def utility_in(self, target_lang: str) -> str | None:
         """Return the variant of the utility for a language."""
         if self.utility is None:

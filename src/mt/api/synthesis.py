@@ -71,6 +71,7 @@ def synthesize(
 def _check_arguments(request: SearchRequest, tag: str, has_references: bool, n_best: int | None) -> None:
     """Refuse a tag that is not one word, and a number of translations that contradicts the other arguments."""
     check_text(tag)
+    request.refuse_utility()
     if tag != tag.strip() or len(tag.split()) > 1:
         raise InputError(f"{request.name('tag')}: {tag!r} is not one word")
     if not has_references and n_best is not None:

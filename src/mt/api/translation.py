@@ -179,7 +179,7 @@ class Translator:
 
         paths, languages = (Path(source), Path(output)), (known or "?", into.target_lang)
         chosen: dict[str, Any] = {"format_": format_, "columns": columns, "languages": languages}
-        is_known = source_lang != AUTO or len(self.source_langs) == 1
+        is_known = source_lang not in (None, AUTO) or len(self.source_langs) == 1
         return translate_document(*paths, translate, **chosen, check_source=is_known)
 
     def score(

@@ -9,7 +9,7 @@ import click
 from mt.cli.options import common_options, config_options, set_option
 from mt.cli.text import print_result
 from mt.console import log
-from mt.errors import contradict
+from mt.errors import InputError, contradict
 
 _QUICK = tuple(  # fewer layers and steps, learning faster
     "name=demo-quick model.encoder_layers=2 model.decoder_layers=1 model.dropout=0 training.max_steps=500 "
@@ -49,6 +49,8 @@ def train(config: Path, overrides: tuple[str, ...], jobs: int, dry_run: bool, ru
         else:
             print_result(pipelines.run_pipeline(config, overrides, runs=runs, jobs=jobs))
         return
+    if jobs > 1:
+        raise InputError("--jobs is for pipelines, and this file has no steps", "leave it out")
     if dry_run:
         print_result(training.dry_run(config, list(overrides), runs))
         return
@@ -97,6 +99,7 @@ def run(
     given = {"--step": step is not None, "--dry-run": dry_run, "--emit": emit is not None}
     for one, other in combinations(given, 2):
         contradict(given[one] and given[other], one, other)
+    contradict(emit is not None and jobs > 1, "--emit", "--jobs")
     if emit is not None:
         print_result(pipelines.slurm_script(config, overrides, runs))
     elif dry_run:

@@ -212,7 +212,8 @@ def _require_attention(given: dict[str, Any], text: tuple[str, ...]) -> None:
     contradict(len(given["models"]) > 1, option, "several models")
     contradict(given["n_best"] > 1, option, "--n-best")
     contradict(compute_type not in ("auto", *FLOAT_TYPES), option, f"--compute-type {compute_type}")
-    given["engine"] = "torch"
+    if not given["engine"].startswith("torch"):
+        given["engine"] = "torch"
     if drawing is not None:
         from mt.extras.reporting.attention_map import check_drawable
 

@@ -138,6 +138,9 @@ class Config(Section):
         if target_tag == "target" and not self.tokenizer.shared:
             reason = "the target's own vocabulary has no tags; set tokenizer.shared: true, or target_tag: source"
             yield Rule(("model.target_tag", "tokenizer.shared"), reason)
+        if target_tag == "target" and self.decoding.shortlist > 0:
+            reason = "is never used where each translation begins with a tag (model.target_tag: target); set it to 0"
+            yield Rule(("decoding.shortlist", "model.target_tag"), reason)
         if target_tag == "none" and len(data.pairs) > len(data.source_lang):
             reason = "nothing says which target language is wanted, and there are several; set it to source or target"
             yield Rule(("model.target_tag", "data.target_lang"), reason)

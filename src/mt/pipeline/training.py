@@ -111,6 +111,7 @@ def freeze(model: TranslationModel, parts: Collection[str]) -> None:
     found = set()
     for name, parameter in model.named_parameters(remove_duplicate=False):
         part = name.partition(".")[0].removesuffix("_norm")
+        part = "decoder" if part in ("layers", "norm") else part  # of a decoder-only model
         if part in parts:
             parameter.requires_grad_(False)
             found.add(part)

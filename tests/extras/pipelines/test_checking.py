@@ -197,6 +197,18 @@ BAD = {
         ":18: step final: runs/tiny-student/student has no shortlist",
         "set decoding.shortlist in its training",
     ),
+    "more candidates than the beam has": (
+        "source: valid.en",
+        "mbr: 16, beam: 5, source: valid.en",
+        ":18: step final: mbr 16 is more than the beam of 5 can hold",
+        "",
+    ),
+    "samples that keep text": (
+        "source: valid.en",
+        "sample: true, keep: x, source: valid.en",
+        ":18: step final: sample",
+        "a glossary or text to keep",
+    ),
     "a reason to keep and to drop": (
         TRANSLATED,
         "clean: {config: tiny.yaml, keep: identical, drop: [language, identical]}",
@@ -398,6 +410,20 @@ def test_torch_ignores_a_shortlist_that_is_not_there(folder: Path) -> None:
     read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")  # of two models
 
 
+def test_a_model_that_no_step_trains_is_checked_too(trained: Path, folder: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(trained / "runs/tiny/model", model)
+    steps = {
+        f"distill: {{model: {model}, input: train.en, shortlist: true}}": "has no shortlist",
+        f"export: {{model: {model}, format: ctranslate2, quantization: int8}}": "has no validation set to measure",
+    }
+    for step, said in steps.items():
+        (folder / "pipeline.yaml").write_text(f"name: one\nsteps: {{last: {{{step}}}}}\n")
+        assert said in mt("pipeline", "pipeline.yaml", "--dry-run", cwd=folder, code=2).stderr
+    (folder / "pipeline.yaml").write_text(f"name: one\nsteps: {{last: {{{step.replace('int8', 'float32')}}}}}\n")
+    mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=folder)
+
+
 def test_models_of_one_text_may_be_validated_on_several(folder: Path) -> None:
     other = "{seed: 2, data.test: null, data.valid: %s,"
     command = ["pipeline", "pipeline.yaml", "--emit", "slurm"]
@@ -543,10 +569,15 @@ def test_a_pipelines_folder_is_not_the_run_of_a_training(folder: Path) -> None:
 def test_options_may_come_before_the_file(folder: Path) -> None:
     (folder / "pipeline.yaml").write_text(TEACHERS)
     script = mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=folder).stdout
-    assert mt("pipeline", "--emit", "slurm", "--jobs", "2", "pipeline.yaml", cwd=folder).stdout == script
+    assert mt("pipeline", "--emit", "slurm", "pipeline.yaml", cwd=folder).stdout == script
     assert "status" in mt("pipeline", "--help", cwd=folder).stdout
-    for words in (["--step", "typo", "--dry-run"], ["--step", "typo", "--emit", "slurm"]):
-        assert "--step and --" in mt("pipeline", "pipeline.yaml", *words, cwd=folder, code=2).stderr
+    assert "--jobs is for pipelines" in mt("train", "tiny.yaml", "--jobs", "2", cwd=folder, code=2).stderr
+    for words in (
+        ["--step", "typo", "--dry-run"],
+        ["--step", "typo", "--emit", "slurm"],
+        ["--emit", "slurm", "--jobs", "2"],
+    ):
+        assert " contradict each other" in mt("pipeline", "pipeline.yaml", *words, cwd=folder, code=2).stderr
 
 
 def test_help_and_other_files_are_as_before(folder: Path) -> None:

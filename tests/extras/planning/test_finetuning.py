@@ -69,7 +69,7 @@ def test_a_model_goes_on_with_its_optimizer_augmentation_and_evaluation(tuned: P
     shutil.copytree(tuned, tmp_path, dirs_exist_ok=True)
     changes = ["name=moved", "training.optimizer=muon", "training.learning_rate=4e-3", "training.max_steps=4"]
     changes += ["augmentation.robust=true", "evaluation.bleu_tokenize=intl"]
-    changes += ["data.max_length=3000", "training.max_tokens=3000"]
+    changes += ["data.max_length=3000", "training.max_tokens=3000", "training.guided_alignment=0.1"]
     mt("train", "--config", "two.yaml", *(w for change in changes for w in ("--set", change)), cwd=tmp_path)
     mt("init", "--from", "runs/moved", *TRAIN, cwd=tmp_path)
     config = load_config(tmp_path / "moved-tuned.yaml")
@@ -77,7 +77,7 @@ def test_a_model_goes_on_with_its_optimizer_augmentation_and_evaluation(tuned: P
     training = config.training
     assert (config.data.max_length, training.max_tokens) == (3000, 3000)
     assert (training.optimizer, training.learning_rate, training.schedule) == ("muon", 2e-3, "cosine")
-    assert training.ema_decay is None
+    assert (training.ema_decay, training.guided_alignment) == (None, 0.1)
 
 
 def test_a_model_goes_on_with_the_subword_sampling_of_its_given_tokenizer(tuned: Path, tmp_path: Path) -> None:

@@ -142,6 +142,7 @@ def test_the_suffix_chooses_the_format(two_languages: Path, tmp_path: Path) -> N
         (("--attention", "a.png", "a", "b"), "an image shows one text, and there are 2"),
         (("--attention", "a.png", ""), "an empty text has no attention"),
         (("--attention", "a.png", "--engine", "ctranslate2", "a"), "--attention and --engine ctranslate2 contradict"),
+        (("--alignment", "--engine", "torch-graphs", "--device", "cpu", "a"), "torch-graphs"),
         (("--alignment", "--n-best", "2", "a"), "--alignment and --n-best contradict"),
         (("--alignment", "--model", "x", "--model", "y", "a"), "--alignment and several models contradict"),
     ],

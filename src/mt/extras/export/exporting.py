@@ -35,6 +35,12 @@ _PACKAGES: dict[ExportFormat, tuple[str, ...]] = {
 _QUANTIZED: tuple[ExportFormat, ...] = ("ctranslate2", "argos")
 
 
+def is_quantized(config: Config, export_format: str, number_format: str | None) -> bool:
+    """Return True if an export rounds weights, so that a text has to measure what that costs."""
+    number_format = number_format or config.decoding.compute_type
+    return export_format == "argos" or (export_format == "ctranslate2" and number_format != "float32")
+
+
 def check_options(export_format: ExportFormat, number_format: str | None, max_loss: float | None) -> None:
     """Refuse options that do not apply to the format or are out of range; the InputError names the option."""
     if export_format not in _QUANTIZED:
@@ -84,8 +90,7 @@ def export(
     config = read_config(folder)
     require_exportable(config, export_format)
     number_format = number_format or ("int8" if export_format == "argos" else config.decoding.compute_type)
-    quantized = export_format == "argos" or (export_format == "ctranslate2" and number_format != "float32")
-    if quantized and not texts:
+    if is_quantized(config, export_format, number_format) and not texts:
         raise InputError(
             f"{folder.root}: no validation set beside this model to measure its {export_format} export on",
             "give --source FILE --reference FILE",

@@ -15,7 +15,7 @@ from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES
 from mt.errors import InputError
 from mt.evaluation.texts import has_split, owner
-from mt.extras.export.exporting import check_options, require_packages
+from mt.extras.export.exporting import check_options, is_quantized, require_packages
 from mt.extras.pipelines.loading import problem
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import may_write, misfit
@@ -118,8 +118,13 @@ class _Checker:
         if isinstance(settings, Export):
             check_options(settings.format, settings.quantization, settings.max_loss)
             require_packages(settings.format)
-            for rule in export_rules(self._plan.config_of(models[0]), settings.format):
+            config = self._plan.config_of(models[0])
+            for rule in export_rules(config, settings.format):
                 yield self._problem(step, rule.reason, "format")
+            is_measured = is_quantized(config, settings.format, settings.quantization) and step.text("source") is None
+            if is_measured and not self._has_split(models[0], "valid"):
+                message = f"{models[0]} has no validation set to measure this export on; add source and reference"
+                yield self._problem(step, message, "model")
         if step.kind == "train" and step.config is not None:
             yield from self._unfit_pretrained(step, step.config)
         if isinstance(settings, Distill) and settings.closest_to is not None and not settings.sample:
@@ -127,18 +132,18 @@ class _Checker:
             if not 2 <= (settings.n_best or beam) <= beam:
                 message = f"needs 2 or more translations, and no more than the beam of {beam} has"
                 yield self._problem(step, message, "n_best" if settings.n_best else "closest_to")
-        if step.kind == "eval" and step.text("source") is None and not self._has_test_set(models[0]):
+        if step.kind == "eval" and step.text("source") is None and not self._has_split(models[0], "test"):
             message = f"{models[0]} has no test set; add source and reference, or set data.test in its training"
             yield self._problem(step, message, "model")
         for other in models[1:]:
             if _differ(self._vocabulary(models[0]), self._vocabulary(other)):
                 yield self._problem(step, f"the vocabulary of {other} is not that of {models[0]}", "model")
 
-    def _has_test_set(self, model: Path) -> bool:
+    def _has_split(self, model: Path, split: str) -> bool:
         writer = self._plan.writer(model)
         if writer is None or writer.config is None:
-            return has_split(owner(find_model(model, self._plan.folder)), "test")
-        return writer.config.data.test is not None
+            return has_split(owner(find_model(model, self._plan.folder)), split)
+        return getattr(writer.config.data, split) is not None
 
     def _unfit_pretrained(self, step: Step, config: Config) -> Iterator[Problem]:
         start, teachers = config.training.init_from, config.training.distill_from

@@ -192,6 +192,8 @@ def _training(start: Start, inputs: PlanInputs, length: Length) -> list[Choice]:
     choices = {choice.key: choice for choice in [*like_new, *changed]}
     # Short trainings of a finished model were measured at a falling rate, without averaged weights.
     choices.pop("ema_decay", None)
+    if training.guided_alignment:
+        choices["guided_alignment"] = Choice("guided_alignment", training.guided_alignment, "as it was trained")
     tokens = choices["max_tokens"].value
     if isinstance(tokens, int) and tokens < longest:
         choices["max_tokens"] = Choice("max_tokens", longest, "of one sentence of data.max_length")
