@@ -94,14 +94,18 @@ def test_an_evaluation_from_python_is_that_of_the_command_line(trained: Path, tm
         mt.evaluate(run, metrics=["BLEU"])
 
 
-def test_searches_from_python_act_or_are_refused(trained: Path, tmp_path: Path) -> None:
-    run, files = trained / "runs" / "tiny", {"source": trained / "valid.en", "reference": trained / "valid.xx"}
-    found = mt.evaluate(run, **files, no_repeat_ngram_size=1)["beam"]
-    assert found["bleu"] != mt.evaluate(run, **files)["beam"]["bleu"] or found["length_ratio"] < 1
+def test_searches_from_python_act_or_are_refused(two_languages: Path, tmp_path: Path) -> None:
+    run, files = two_languages / "runs" / "two", {"source": tmp_path / "a", "reference": tmp_path / "b"}
+    for path, letter in zip(files.values(), "ak", strict=True):
+        path.write_text(f"{letter} {letter} {letter}\n")
+    for size, is_repeated in ((0, True), (1, False)):
+        _, beam = mt.evaluate(run, **files, to="xx", no_repeat_ngram_size=size).results
+        [words] = map(str.split, beam.translated.hypotheses)
+        assert (len(set(words)) < len(words)) == is_repeated
     with pytest.raises(mt.InputError, match="mbr has no effect here"):
-        mt.evaluate_robustness(run, **files, mbr=2)
+        mt.evaluate_robustness(run, **files, to="xx", mbr=2)
     with pytest.raises(mt.InputError, match="mbr has no effect here"):
-        mt.synthesize(files["source"], tmp_path / "out", run, mbr=2)
+        mt.synthesize(tmp_path / "a", tmp_path / "out", run, to="xx", mbr=2)
 
 
 def test_the_table_of_runs(trained: Path, tiny: Path) -> None:
