@@ -3,12 +3,13 @@
 import logging
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from mt.cli import _as_known
-from mt.console import log, set_up_logging
+from mt.console import log, logged_to, set_up_logging
 
 
 @pytest.fixture
@@ -33,6 +34,21 @@ def test_a_mistake_in_a_line_ends_nothing(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setattr(logging, "raiseExceptions", True)
     log.handlers[0].handle(logging.makeLogRecord({"msg": "%g minutes", "args": (None,)}))
     assert "must be real number" in capsys.readouterr().err
+
+
+def test_a_programs_own_log_keeps_its_level(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(log, "propagate", True)
+    monkeypatch.setattr(log, "handlers", [])
+    caplog.set_level(logging.WARNING)  # of the root, as by logging.basicConfig
+    caplog.set_level(logging.NOTSET, "mt")
+    with logged_to(tmp_path / "log"):
+        for level in (logging.DEBUG, logging.INFO, logging.WARNING):
+            log.log(level, "level %d", level)
+    assert caplog.messages == ["level 30"]
+    assert len((tmp_path / "log").read_text().splitlines()) == 3
+    assert (log.propagate, log.handlers, log.level) == (True, [], logging.NOTSET)
 
 
 def test_names_in_errors_are_shown_and_not_obeyed() -> None:

@@ -72,14 +72,23 @@ def logged_to(path: Path) -> Iterator[None]:
         return
     handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk is reported elsewhere
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    level = log.level
-    log.addHandler(handler)
+    handlers: list[logging.Handler] = [handler]
+    level, propagate = log.level, log.propagate
+    if propagate:  # handlers above get records of any level, so they would get all details
+        passed = logging.Handler(log.getEffectiveLevel())
+        passed.emit = logging.getLogger().callHandlers  # type: ignore[method-assign]
+        handlers.append(passed)
+    log.propagate = False
     log.setLevel(logging.DEBUG)
+    for each in handlers:
+        log.addHandler(each)
     try:
         yield
     finally:
+        for each in handlers:
+            log.removeHandler(each)
         log.setLevel(level)
-        log.removeHandler(handler)
+        log.propagate = propagate
         handler.close()
 
 

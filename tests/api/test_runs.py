@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from shlex import quote
 from types import MappingProxyType
 from typing import Any
 
@@ -11,7 +12,11 @@ import yaml
 
 import mt
 from command import mt as command
-from mt.api.training import read_config
+from conftest import TWO_LANGUAGES
+from mt.api.training import _flat, _json, read_config
+from mt.cli.runs import _next_command
+from mt.config import PairFiles
+from mt.storage.run_dir import RunDir
 
 
 @pytest.mark.slow
@@ -58,6 +63,17 @@ def test_values_that_yaml_does_not_know() -> None:
     read = read_config({"name": "x", "data": MappingProxyType({**data, "train": sources})}, ["seed=2"]).data
     assert (read.root, read.max_ratio, read.target_lang) == ("a/я😀", 100.0, ("de", "nl"))
     assert [source.name for source in read.train] == ["a and b"] * 2
+
+
+def test_values_of_sections_are_merged_and_others_replaced() -> None:
+    data = {"source_lang": "en", "target_lang": "de", "train": {"source": "a", "target": "b"}}
+    data |= {"valid": {"file": "a.csv", "delimiter": ";"}}
+    valid = MappingProxyType({"source": "c", "target": "d"})
+    changed: dict[str, Any] = {"training": {}, "data": {"valid": valid}, "model": MappingProxyType({"d_ff": 8})}
+    overrides = [f"{key}={_json(value)}" for key, value in _flat(changed)]
+    config = read_config({"name": "x", "data": data, "training": {"max_steps": 7}}, overrides)
+    assert (config.training.max_steps, config.model.d_ff) == (7, 8)
+    assert config.data.valid == (PairFiles(source="c", target="d"),)
 
 
 def test_wrong_configurations(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,6 +149,23 @@ def test_a_run_is_shown(trained: Path) -> None:
     given = ("--runs", trained / "runs")
     assert "en to xx" in command("runs", *given, "show", "tiny", cwd=trained.parent, MT_RUNS="elsewhere").stdout
     assert "--json belongs to the list" in command("runs", "--json", "show", "tiny", cwd=trained, code=2).stderr
+
+
+def test_the_next_command_of_a_run_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MT_RUNS", raising=False)
+    for runs, option in (("runs", ""), ("my runs", f" --runs {quote(str(tmp_path / 'my runs'))}")):
+        run = RunDir(Path(runs, "two"))
+        run.root.mkdir(parents=True)
+        run.config.write_text(TWO_LANGUAGES)
+        [unfinished] = _next_command(run.root, "unfinished")
+        assert unfinished.endswith(f"mt train --config {quote(str(run.config))}{option}")
+        [finished] = _next_command(run.root, "finished")
+        assert finished == f'next: mt translate --model {quote(str(run.root))} --to xx "..."'
+    monkeypatch.setenv("MT_RUNS", "my runs")
+    [here] = _next_command(run.root, "unfinished")
+    assert "--runs" not in here
+    assert list(_next_command(run.root, "damaged")) == []
 
 
 def test_the_runs_of_a_pipeline_are_named(tmp_path: Path) -> None:

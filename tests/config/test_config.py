@@ -409,3 +409,11 @@ def test_a_shortest_translation_beyond_the_learned_positions() -> None:
 def test_a_given_tokenizer_beside_one_of_another_model(changes: list[str]) -> None:
     assert "tokenizer.file: is given, but" in refusal(SMALLEST, "tokenizer.file=spm.model", *changes)
     parsed("tokenizer.file=spm.model", "training.init_from=a", "training.init_tokenizer=false")
+
+
+def test_a_pipeline_is_not_a_configuration() -> None:
+    with pytest.raises(InputError) as caught:
+        parsed(text="name: x\nsteps: {a: {train: {config: a.yaml}}}\n")
+    assert caught.value.message == "x.yaml: a pipeline, not a configuration"
+    assert "mt.run_pipeline" in (caught.value.hint or "")
+    assert "did you mean" in refusal(SMALLEST, "steps=5")

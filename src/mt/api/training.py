@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from mt.api.runs import Run
 from mt.config import Config, load_config, parse_config
+from mt.config.problems import SECTIONS
 from mt.console import log
 from mt.data.prepare import drop_missing_sources
 from mt.errors import InputError, MtError
@@ -100,13 +101,13 @@ def read_config(config: ConfigLike, overrides: Sequence[str] = ()) -> Config:
     return load_config(Path(config), overrides)
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested sections under dotted keys."""
+def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the values of sections under dotted keys."""
     for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{key}.")
+        if key in SECTIONS and isinstance(value, Mapping):
+            yield from ((f"{key}.{name}", each) for name, each in value.items())
         else:
-            yield f"{prefix}{key}", value
+            yield key, value
 
 
 def _json(value: Any) -> str:

@@ -41,6 +41,9 @@ def read_limited(path: Path) -> bytes:
 def parse_config(text: str | bytes, name: str, overrides: Sequence[str] = ()) -> Config:
     """Parse the content of a configuration file, which messages call `name`; else as `load_config`."""
     tree, origins = parse_tree(text, name, overrides, "A configuration needs at least `name` and `data`.")
+    if isinstance(tree.get("steps"), dict):
+        hint = "give the `config` of one of its steps, or run it with `mt pipeline` (mt.run_pipeline)"
+        raise InputError(f"{name}: a pipeline, not a configuration", hint)
     config, problems = validate(tree)
     if config is None:
         raise InputError(report_problems(problems, name, origins))

@@ -161,10 +161,6 @@ class BatchStream:
         self._plan = plan_epoch(*lengths, self.max_tokens, self.seed, self.epoch, self.window)
 
     @property
-    def batches_in_window(self) -> int:
-        return len(self._plan)
-
-    @property
     def epochs_done(self) -> int:
         """Number of epochs that are consumed to the last batch."""
         return self.epoch + (self.window + 1 == len(self._windows) and self.cursor >= len(self._plan))

@@ -1,23 +1,27 @@
 """Pipelines that are wrong: one sentence with file and line, before anything runs."""
 
 import json
+import platform
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
 
+from bundle_helpers import make
 from command import mt
 from conftest import CONFIG
 from data_helpers import write_lines
 from mt.api.pipelines import read_plan
 from mt.errors import InputError
 from mt.extras.doctor.pair_scores import SELECTING
+from mt.extras.pipelines.estimates import estimate_costs
 from mt.extras.pipelines.loading import load_pipeline
 from mt.extras.pipelines.plan import make_plan
-from mt.extras.pipelines.records import note_attempt
+from mt.extras.pipelines.records import note_attempt, output_digest
+from mt.extras.pipelines.results import StepCost, makespan
 from mt.extras.pipelines.schema import Clean
 from pipeline_helpers import FEW, TEACHERS, make_pipeline
 
@@ -509,8 +513,6 @@ def test_a_dry_run_estimates_and_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_scores_are_estimated_by_the_models_in_float32_with_random_pairs(tmp_path: Path) -> None:
-    from mt.extras.pipelines.estimates import estimate_costs
-
     values = "set: {training.max_steps: 800, training.precision: bf16}\nsteps:"
     teachers = TEACHERS.replace("training.max_steps: 8, ", "").replace("steps:", values, 1)
     models = "forward: {step: teacher_1}, backward: {step: reverse}"
@@ -526,9 +528,27 @@ def test_scores_are_estimated_by_the_models_in_float32_with_random_pairs(tmp_pat
     assert cost.seconds == pytest.approx(12 + 4 * (2 * pairs) * forward), "each source has another target, too"
 
 
-def test_the_estimated_time_is_that_of_steps_side_by_side(folder: Path) -> None:
-    from mt.extras.pipelines.results import StepCost, makespan
+@pytest.mark.slow
+def test_other_texts_and_machines_are_timed_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_pipeline(tmp_path, TEACHERS.replace("max_steps: 8", "max_steps: 800"))
+    plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+    plan.records.mkdir(parents=True)
 
+    def timings() -> list[dict[str, Any]]:
+        estimate_costs(plan, ["teacher_1"])
+        return list(json.loads((plan.records / ".timings.json").read_text()).values())
+
+    assert len(timings()) == len(timings()) == 1
+    for name in ("train.en", "train.xx"):
+        lines = (folder / name).read_text().splitlines()
+        write_lines(folder / name, [f"{line} {line}" for line in lines])
+    first, longer = timings()
+    assert longer["steps_per_pair"] > 1.5 * first["steps_per_pair"]
+    monkeypatch.setattr(platform, "node", lambda: "another")
+    assert len(timings()) == 3
+
+
+def test_the_estimated_time_is_that_of_steps_side_by_side(folder: Path) -> None:
     (folder / "pipeline.yaml").write_text(TEACHERS)
     plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
     seconds = {"teacher_1": 50.0, "teacher_2": 70.0, "translated": 10.0, "student": 90.0, "final": None}
@@ -538,9 +558,33 @@ def test_the_estimated_time_is_that_of_steps_side_by_side(folder: Path) -> None:
     assert makespan(plan, {"student": costs["student"]}, 2) == 90
 
 
-def test_damaged_timings_are_measured_again(folder: Path) -> None:
-    from mt.extras.pipelines.estimates import estimate_costs
+def test_a_waiting_step_leaves_its_slot_to_later_ones_in_the_estimate(folder: Path) -> None:
+    train = "{train: {config: tiny.yaml}}"
+    both, *first = names = ["both", "first_1", "first_2", "first_3"]
+    steps = dict.fromkeys(names, train) | {"text": "{distill: {model: {step: both}, input: train.en}}"}
+    lines = [f"  {name}: {steps[name]}" for name in (both, "text", *first)]
+    (folder / "pipeline.yaml").write_text("\n".join(["name: two", "steps:", *lines]))
+    plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+    assert list(plan.steps) == [both, "text", *first]
+    costs = {name: StepCost(60.0 if name == "text" else 600.0) for name in plan.steps}
+    assert makespan(plan, costs, 2) == 1260
+    assert makespan(plan, {}, 2) == 0
 
+
+def test_the_readme_of_a_trained_model_may_be_edited(folder: Path, tmp_path: Path) -> None:
+    (folder / "pipeline.yaml").write_text(TEACHERS)
+    plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], tmp_path)
+    step = plan.steps["teacher_1"]
+    model, _, _ = make(step.output)
+    digest = output_digest(plan, step)
+    assert digest is not None
+    model.readme.write_text("Our model")
+    assert output_digest(plan, step) == digest
+    model.config.write_text("")
+    assert output_digest(plan, step) is None
+
+
+def test_damaged_timings_are_measured_again(folder: Path) -> None:
     (folder / "pipeline.yaml").write_text(TEACHERS)
     plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
     plan.records.mkdir(parents=True)

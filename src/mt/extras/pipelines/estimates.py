@@ -6,7 +6,9 @@ The factors between a training step and the other commands were measured once (d
 import contextlib
 import json
 import os
+import platform
 from dataclasses import asdict
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from mt.extras.planning.estimate import estimate, scoring_cost
 from mt.extras.planning.probe import Measurements, probe
 from mt.storage import atomic
 from mt.storage.manifest import stage_key
+from mt.system.devices import usable_devices
 from mt.text.lines import read_lines
 
 _START = 6.0  # seconds until a command works
@@ -57,6 +60,7 @@ class _Estimator:
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):  # missing or damaged
             timings = json.loads(self._path.read_bytes())
             self._measured = {key: Measurements(**values) for key, values in timings.items()}
+        self._read = cache(read_texts)
         pairs = (pair for step in plan.steps.values() for pair in _pairs(step))
         self._translations = {source: target for source, target in pairs if not plan.writer(target)}
 
@@ -93,7 +97,7 @@ class _Estimator:
 
     def _corpus_cost(self, step: Step, config: Config) -> StepCost:
         config = self._with_stand_ins(config)
-        texts = read_texts(config.data)
+        texts = self._read(config.data)
         if step.kind == "clean":
             size = sum(texts.pairs) * texts.train.bytes_per_pair()
             return StepCost(_START + sum(texts.pairs) / _CLEANED_PER_SECOND, round(size))
@@ -126,17 +130,21 @@ class _Estimator:
         return [writer.config for writer in writers if writer is not None and writer.config is not None]
 
     def _measure(self, config: Config, texts: Texts | None = None) -> Measurements:
-        """Time some steps of a training, or of one of the same shape that was timed before."""
+        """Time some steps of a training, or return the timings of one of the same shape and text on this machine."""
         training = config.training
         if training.max_steps <= _FEW_STEPS:
             raise InputError("so few steps are not timed")
+        plain = training.model_copy(update={"init_from": None, "init_layers": None, "distill_from": ()})
+        config = self._with_stand_ins(config.model_copy(update={"training": plain}))
+        texts = texts or self._read(config.data)
+        train = texts.train
+        best = (name for name, usable in usable_devices().items() if usable and training.device == "auto")
+        machine = (platform.node(), next(best, training.device), self._cores)
+        text = (texts.pairs, round(train.bytes_per_pair(), 1), config.data.max_length)
         shape = (training.max_tokens, training.accumulate, training.optimizer, training.r_drop, training.precision)
-        key = stage_key(config.model, config.tokenizer, training.device, training.recompute, self._cores, *shape)
+        key = stage_key(config.model, config.tokenizer, machine, text, training.recompute, *shape)
         if key not in self._measured:
-            plain = training.model_copy(update={"init_from": None, "init_layers": None, "distill_from": ()})
-            config = self._with_stand_ins(config.model_copy(update={"training": plain}))
-            train = (texts or read_texts(config.data)).train
-            tokenizers = train_on_sample(config.tokenizer, train.sample, config.data.tagged)
+            tokenizers = train_on_sample(config.tokenizer, train.sample, config.tags)
             log.info("timing a few steps of %s, whose result is discarded", config.name)
             complete = len(train.sample) == train.clean
             self._measured[key] = probe(config, train.sample, tokenizers, complete, Pretrained(config))

@@ -173,7 +173,7 @@ def output_digest(plan: Plan, step: Step) -> str | None:
     try:
         if step.kind == "train":
             model = RunDir(output).model
-            _check_files(model.root)
+            _check_files(model.root, model.readme.name)  # which users may edit
             return _model_digest(model)
         if step.kind in ("clean", "export"):
             return manifest.stage_key(_check_files(output))
@@ -184,11 +184,11 @@ def output_digest(plan: Plan, step: Step) -> str | None:
         return None
 
 
-def _check_files(folder: Path) -> dict[str, Any]:
-    """Compare a folder with its manifest, and return the manifest's entries by name."""
+def _check_files(folder: Path, ignored: str | None = None) -> dict[str, Any]:
+    """Compare a folder with its manifest, but for a file that is ignored; return the manifest's entries by name."""
     files: dict[str, Any] = manifest.read_manifest(folder)["files"]
     for name, file in files.items():
-        if input_digest(folder / name) != file["sha256"]:
+        if name != ignored and input_digest(folder / name) != file["sha256"]:
             raise manifest.DamagedError(f"{name} was altered")
     return files
 

@@ -6,6 +6,7 @@ import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from pathlib import Path
 
 from mt.console import duration, table
@@ -38,13 +39,17 @@ def plan_table(plan: Plan, found: Mapping[str, State], costs: Mapping[str, StepC
 
 
 def makespan(plan: Plan, costs: Mapping[str, StepCost], jobs: int) -> float:
-    """Return the seconds until the last of these steps has ended if `jobs` run at once."""
-    free, ends = [0.0] * jobs, dict[str, float]()
-    for name in filter(costs.__contains__, plan.steps):
-        start = max(min(free), *(ends.get(other, 0.0) for other in plan.steps[name].needs), 0.0)
-        ends[name] = start + (costs[name].seconds or 0.0)
-        free[free.index(min(free))] = ends[name]
-    return max(ends.values(), default=0.0)
+    """Return the seconds until the last of these steps has ended if `jobs` run at once, started as `execute` does."""
+    waiting, running = list(filter(costs.__contains__, plan.steps)), list[tuple[float, str]]()
+    ended, now = set[str](), 0.0
+    while waiting or running:
+        ready = [name for name in waiting if ended.issuperset(costs.keys() & plan.steps[name].needs)]
+        for name in ready[: jobs - len(running)]:
+            waiting.remove(name)
+            heappush(running, (now + (costs[name].seconds or 0.0), name))
+        now, name = heappop(running)
+        ended.add(name)
+    return now
 
 
 def status_table(plan: Plan) -> str:
