@@ -240,6 +240,26 @@ def test_blocks_change_nothing(teacher: ModelDir, tmp_path: Path, lines_at_once:
     assert translator.first_lines[:-1] == list(range(1, len(LINES) + 1, lines_at_once))
 
 
+@pytest.mark.parametrize("closest_to", [False, True])
+@pytest.mark.parametrize("end", [["end", "more"], [], ["other"]], ids=str)
+def test_a_file_that_changes_while_it_is_read_is_refused(
+    teacher: ModelDir, tmp_path: Path, end: list[str], closest_to: bool
+) -> None:
+    class Editing(Watched):
+        def translate(self, lines: Sequence[str], options: SearchOptions, first_line: int = 1) -> list[list[Candidate]]:
+            write(source, [*beginning, *end])
+            return super().translate(lines, options, first_line)
+
+    beginning = [*many(4), " " * 100_000]  # the end is not in a reader's buffer
+    source, references = (write(tmp_path / name, [*beginning, "end"]) for name in ("in", "references"))
+    options, output = FOUR_BEST if closest_to else OPTIONS, tmp_path / "out"
+    with pytest.raises(InputError, match="in: changed while it was read"):
+        synthesize(
+            Editing(teacher), options, source, output, "x", block_size=4, references=references if closest_to else None
+        )
+    assert not output.exists()
+
+
 # Interruption and resumption ------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from data_helpers import write_lines, write_pairs
 from mt.config import Config, dump_config, parse_config
 from mt.data.prepare import input_digests
 from mt.errors import InputError
+from mt.pipeline.data import clean_text
 from mt.pipeline.resume import refuse_changes
 from mt.pipeline.run import prepare
 from mt.storage import atomic
@@ -251,6 +252,18 @@ def test_only_checkpoints_count_damaged_ones_too(project: Path, name: str) -> No
     start(project, "seed=2")
     (checkpoints / name).mkdir()
     assert "seed is now 3, it was 2" in refusal(project, "seed=3")
+
+
+def test_a_text_that_changes_while_it_is_read_is_refused(project: Path) -> None:
+    """Else the digest in a checkpoint would not be that of the text, and the first resume be refused."""
+    config, run = configure(project, "data.test=null"), RunDir(project / "run")
+    before = input_digests(config.data)
+    write_pairs(project / "here", "train", [*PAIRS, ("three", "tre")])
+    with pytest.raises(InputError, match="data: a text changed while it was read"):
+        clean_text(config, run, before)
+    assert not run.text.exists()
+    clean_text(config, run, input_digests(config.data))
+    assert run.prepared_counts.exists()
 
 
 def test_a_damaged_record_is_that_of_the_checkpoint_before(project: Path) -> None:

@@ -2,10 +2,12 @@
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import random
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -19,7 +21,8 @@ from mt.errors import InputError, MachineError
 from mt.storage import atomic
 from mt.storage import lock as run_lock
 from mt.storage.manifest import DamagedError, read_manifest, sha256, verify
-from mt.storage.output_path import require_writable
+from mt.storage.output_path import require_replaceable, require_writable
+from mt.storage.resumable_file import ResumableFile
 
 
 def start_python(program: str, *arguments: object) -> subprocess.Popen[str]:
@@ -109,6 +112,21 @@ def test_permissions_that_a_write_needs(
     monkeypatch.setattr(os, "access", access)
     assert "cannot write here" in machine_error(lambda: require_writable(tmp_path / name, "--output"))
     assert asked == allowed
+
+
+def test_a_mount_point_is_not_replaced() -> None:
+    with pytest.raises(InputError, match="/dev/shm: a mount point cannot be replaced"):
+        require_replaceable(Path("/dev/shm"), "mt data clean", "made_by")
+    require_replaceable(Path("/dev/shm/new/folder"), "mt data clean", "made_by")
+
+
+def test_a_folder_is_replaced_in_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "out").mkdir()
+    require_replaceable(tmp_path / "out", "mt data clean", "made_by")
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
+    message = machine_error(lambda: require_replaceable(tmp_path / "out", "mt data clean", "made_by"))
+    assert message == f"--output {tmp_path / 'out'}: cannot be replaced: no permission to write {tmp_path}"
+    require_replaceable(tmp_path / "out" / "new" / "folder", "mt data clean", "made_by")
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
@@ -418,6 +436,36 @@ def test_a_lock_refuses_another_process_until_that_is_killed(tmp_path: Path) -> 
     kill(child)
     with run_lock.exclusive(lock):
         assert lock.read_text() == str(os.getpid())
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_disk_without_locks_is_written_after_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notices: list[str], number: int
+) -> None:
+    run_lock._warn_once.cache_clear()
+    monkeypatch.setattr(fcntl, "flock", fail_with(number))
+    make_folder(tmp_path / "one" / "folder", version=1)
+    with run_lock.exclusive(tmp_path / "run" / ".lock"), ResumableFile(tmp_path / "file", "key") as file:
+        file.append(["line"])
+        file.finish()
+    assert only_version(tmp_path / "one" / "folder") == 1
+    assert (tmp_path / "file").read_text() == "line\n"
+    assert ["no file locks" in notice for notice in notices] == [True]
+    monkeypatch.setattr(fcntl, "flock", fail_with(errno.EIO))
+    assert "Input/output error" in machine_error(lambda: run_lock.refuse_locked(tmp_path / "run" / ".lock"))
+
+
+def test_files_are_locked_as_nfs_demands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nfs_flock(descriptor: int, operation: int, flock: Callable[[int, int], None] = fcntl.flock) -> None:
+        mode = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
+        if stat.S_ISREG(os.fstat(descriptor).st_mode) and mode == os.O_RDONLY:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", nfs_flock)
+    with run_lock.exclusive(tmp_path / ".lock"):
+        pass
+    run_lock.refuse_locked(tmp_path / ".lock")
 
 
 # One line at a time

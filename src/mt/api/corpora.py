@@ -17,7 +17,14 @@ from mt.errors import InputError, contradict
 from mt.extras.doctor import check, scoring
 from mt.extras.doctor.bitexts import bitexts_of
 from mt.extras.doctor.clean import CleanedText, check_output, dropping_rules, write_clean
-from mt.extras.doctor.pair_scores import RAW, finished_summary, load_scores, require_scores_folder, write_scores
+from mt.extras.doctor.pair_scores import (
+    RAW,
+    finished_summary,
+    load_scores,
+    mark_scores_folder,
+    require_scores_folder,
+    write_scores,
+)
 from mt.extras.doctor.repair import require_ftfy
 from mt.extras.doctor.rules import DROPPABLE
 from mt.extras.doctor.scoring import Scorer, score_pairs, survey
@@ -161,6 +168,7 @@ def score_corpus(
     weights = [learned_files(read_manifest(each.path)["files"]) for models in loaded for each in models]
     key = stage_key(facts.digest, facts.sizes, weights, str(embeddings))
     if (summary := finished_summary(folder, key)) is None:
+        mark_scores_folder(folder)
         score_pairs(bitexts, facts, scorers, folder / RAW, key, similarity)
         sources = [{"file": bitext.files[0], "pairs": n} for bitext, n in zip(bitexts, facts.sizes, strict=True)]
         summary = write_scores(folder, {"key": key, "sources": sources})
@@ -179,6 +187,7 @@ def _scorer(models: list[Translator], option: str, own: str, other: str) -> Scor
 def _train_pair(settings: Config, folder: Path, device: str, runs: Path) -> tuple[list[Path], list[Path]]:
     """Train a small model each way, for any two languages once, on the clean part of the training text."""
     check_output(text := folder / "text", settings.data)
+    mark_scores_folder(folder)
     rules = dropping_rules((), ())
     cleaned = write_clean(check.check_corpus(settings, runs, 1, dropped_for=rules), text, rules)
     data = settings.data

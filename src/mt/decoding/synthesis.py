@@ -21,7 +21,7 @@ from mt.storage.manifest import sha256
 from mt.storage.output_path import refuse_inputs
 from mt.storage.resumable_file import ResumableFile
 from mt.text.compressed import refuse_compressed
-from mt.text.lines import read_lines, refuse_pipe
+from mt.text.lines import explain_read_errors, read_lines, refuse_pipe
 
 BLOCK_SIZE = 2000  # lines translated together, and lost at most when the process is killed
 
@@ -48,37 +48,40 @@ def synthesize(
             (Kim and Rush 2016, arXiv:1606.07947, section 3.3).
 
     Raises:
-        InputError: the source or the references are the output, not a file or not UTF-8 text, or differ in length;
-            the source is empty; or another process is writing the output.
+        InputError: the source or the references are the output, not a file or not UTF-8 text, differ in length or
+            change meanwhile; the source is empty; or another process is writing the output.
     """
     n_lines = _count_lines(source)
     if n_lines == 0:
         raise InputError(f"{source}: no line in it")
     refuse_inputs([output], [source, references])
     refuse_compressed(output)
-    content = [model_key, asdict(options), tag, sha256(source)]
-    if references is not None:
-        if (found := _count_lines(references)) != n_lines:
-            raise InputError(
-                f"{references} has {found:,} lines, {source} has {n_lines:,}", "give the input's own references"
-            )
-        content.append(sha256(references))
+    if references is not None and (found := _count_lines(references)) != n_lines:
+        raise InputError(
+            f"{references} has {found:,} lines, {source} has {n_lines:,}", "give the input's own references"
+        )
+    digests = {path: sha256(path) for path in (source, references) if path is not None}
+    content = [model_key, asdict(options), tag, references is None, *digests.values()]
     utility = utility_for("bleu", translator.target_lang)
     key = hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
     with ResumableFile(output, key) as file, progress(total=n_lines, unit="line", desc="translating") as bar:
         if file.lines:
             log.info("%s: resuming after line %d of %d", output, file.lines, n_lines)
         bar.update(file.lines)
-        lines = islice(read_lines(source), file.lines, None)
-        wanted = repeat(None) if references is None else islice(read_lines(references), file.lines, None)
-        while block := list(islice(lines, lines_at_once(block_size, options.n_best))):
-            translated = translator.translate(block, options, first_line=file.lines + 1)
+        wanted = repeat(None) if references is None else read_lines(references)
+        pairs = islice(zip(read_lines(source), wanted, strict=False), file.lines, None)
+        while block := list(islice(pairs, lines_at_once(block_size, options.n_best))):
+            translated = translator.translate([line for line, _ in block], options, first_line=file.lines + 1)
             texts = [
                 candidates[0].text if reference is None else closest(candidates, reference, utility)
-                for candidates, reference in zip(translated, islice(wanted, len(block)), strict=True)
+                for candidates, (_, reference) in zip(translated, block, strict=True)
             ]
             file.append([f"{tag} {text}" if tag and text else text for text in texts])
             bar.update(len(block))
+        for path, digest in digests.items():
+            with explain_read_errors(path):
+                if sha256(path) != digest or file.lines != n_lines:
+                    raise InputError(f"{path}: changed while it was read", "run the same command again")
         file.finish()
     return n_lines
 

@@ -12,7 +12,7 @@ from mt.data.cleaning import cleaning_table
 from mt.data.encode import encode_corpus, read_counts
 from mt.data.guided_alignment import ALIGNMENTS_VERSION, write_alignments
 from mt.data.mixture import direction, read_parts
-from mt.data.prepare import prepare_text
+from mt.data.prepare import input_digests, prepare_text
 from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES, EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
@@ -25,13 +25,19 @@ from mt.text.lines import TextFile
 
 
 def clean_text(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
-    """Read the sources, clean the training text, and return the stage's key."""
+    """Read the sources, clean the training text, and return the stage's key.
+
+    Raises InputError if the sources do not have these digests in the end.
+    """
     unused: dict[str, Any] = dict.fromkeys(("root", "max_length", "temperature"), True)
     unused["train"] = {"__all__": {"weight": True}}
     key = stage_key("text", config.data.model_dump(exclude=unused), config.seed, digests)
     if not is_done(run_dir.text, key):
         log.info("reading the corpus")
         prepare_text(config, run_dir.text, key)
+        if input_digests(config.data) != digests:  # checkpoints would record those of another text
+            atomic.remove(run_dir.text)
+            raise InputError("data: a text changed while it was read", "run the same command again")
     return key
 
 

@@ -197,11 +197,11 @@ def _remove_unlocked(partial: Path) -> None:
 
 def _lock(folder: Path) -> int:
     """Lock a folder, or on Windows a file beside it; raises BlockingIOError if a living process holds the lock."""
-    from filelock import lock_descriptor  # not at the top: readers lock nothing and start faster without it
+    from mt.storage.lock import try_lock  # not at the top: readers lock nothing and start faster without filelock
 
     locked, flags = (folder, os.O_RDONLY) if POSIX_FILES else (_lock_file(folder), os.O_RDWR | os.O_CREAT)
     descriptor = os.open(locked, flags, 0o666)
-    if not lock_descriptor(descriptor, blocking=False):
+    if not try_lock(descriptor):
         os.close(descriptor)
         raise BlockingIOError
     return descriptor

@@ -1,17 +1,38 @@
-"""Run lock: one training at a time in a run folder. The kernel frees it when the process dies.
+"""Locks, such as the run lock: one training at a time in a run folder. The kernel frees them when the process dies.
 
 The folder is locked too, for somebody may delete the file; but only locks of files reach other machines over a network.
 """
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from filelock import lock_descriptor
 
+from mt.console import log
 from mt.errors import InputError
 from mt.storage import atomic
+
+_UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}  # as of Lustre or NFS without locks
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file or folder; return False if another process holds the lock, True where the disk has no locks."""
+    try:
+        return lock_descriptor(descriptor, blocking=False)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        _warn_once()
+        return True
+
+
+@cache
+def _warn_once() -> None:
+    log.warning("this disk has no file locks: do not start two commands that write the same output")
 
 
 def refuse_locked(path: Path) -> None:
@@ -19,7 +40,10 @@ def refuse_locked(path: Path) -> None:
     with contextlib.ExitStack() as held, atomic.explained(path):
         for each in (path.parent, path) if atomic.POSIX_FILES else (path,):
             if each.exists():
-                _lock(held, path, each, os.O_RDONLY)
+                is_writable = each.is_file() and os.access(
+                    each, os.W_OK
+                )  # NFS locks no file that is open for reading only
+                _lock(held, path, each, os.O_RDWR if is_writable else os.O_RDONLY)
 
 
 @contextlib.contextmanager
@@ -45,7 +69,7 @@ def _lock(held: contextlib.ExitStack, path: Path, locked: Path, flags: int) -> i
     """Lock the file or its folder and return the descriptor, which closing `held` closes."""
     descriptor = os.open(locked, flags, 0o666)
     held.callback(os.close, descriptor)
-    if lock_descriptor(descriptor, blocking=False):
+    if try_lock(descriptor):
         return descriptor
     try:
         holder = path.read_text(encoding="utf-8", errors="replace").strip()

@@ -67,6 +67,12 @@ def require_replaceable(output: Path, command: str, mark: str, inputs: Iterable[
         real = path.resolve()
         if path.exists() and any(output.samefile(folder) for folder in (real, *real.parents)):
             raise InputError(f"--output {output}: this folder is or holds {what}", "name a new folder")
+    real = output.resolve()
+    if os.path.ismount(real):  # it cannot be renamed
+        raise InputError(f"--output {output}: a mount point cannot be replaced", "name a new folder in it")
+    if not os.access(real.parent, os.W_OK):
+        message = f"--output {output}: cannot be replaced: no permission to write {real.parent}"
+        raise MachineError(message, "name a new folder in it")
     present = _files_in(output)
     if not any(output.iterdir()):
         require_writable(output / "file", "--output")

@@ -8,11 +8,10 @@ import os
 from pathlib import Path
 from typing import Self
 
-from filelock import lock_descriptor
-
 from mt.console import log
 from mt.errors import InputError
 from mt.storage import atomic
+from mt.storage.lock import try_lock
 from mt.storage.output_path import is_device
 
 
@@ -73,7 +72,7 @@ class ResumableFile:
     def _lock(self) -> bool:
         """Take the lock; return False if another process holds it or has just finished the file."""
         try:
-            locked = lock_descriptor(self._file.fileno(), blocking=False)
+            locked = try_lock(self._file.fileno())
             return locked and os.path.samestat(self._unfinished.stat(), os.fstat(self._file.fileno()))
         except FileNotFoundError:
             return False

@@ -23,6 +23,7 @@ from mt.errors import InputError
 from mt.extras.doctor.check import check_corpus
 from mt.extras.doctor.clean import dropping_rules, write_clean
 from mt.extras.doctor.rules import DROPPABLE
+from mt.storage import atomic
 
 FAULTY: list[Pair] = [
     ("one two three", "uno due tre"),
@@ -345,6 +346,19 @@ def test_a_corpus_that_changes_meanwhile_is_refused(project: Path) -> None:
         with pytest.raises(InputError, match="changed while"):
             write_clean(report, project / "out", dropping_rules((), ()))
         assert not (project / "out").exists()
+
+
+def test_an_edit_of_the_output_meanwhile_is_kept(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def edit(action: str, path: Path) -> None:
+        if path.parent.name == ".out.partial":
+            write_lines(project / "out" / "train.en", ["mine"])
+
+    report = check_corpus(make_config(project, {"source": "train.en", "target": "train.it"}), project, 0)
+    write_clean(report, project / "out", dropping_rules((), ()))
+    monkeypatch.setattr(atomic, "failpoint", edit)
+    with pytest.raises(InputError, match=r"train\.en was changed since"):
+        write_clean(report, project / "out", dropping_rules((), ()))
+    assert english(project / "out") == ["mine"]
 
 
 _texts = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=12) | st.sampled_from(

@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,14 @@ import yaml
 
 from command import Command, mt
 from conftest import LETTERS, TWO_LANGUAGES, into, made_once
-from data_helpers import lines_in
+from data_helpers import lines_in, write_lines
 from mt.api.corpora import score_corpus
+from mt.config import load_config
+from mt.data.corpus import Pair
 from mt.errors import InputError, MachineError
 from mt.extras.doctor import scoring
+from mt.extras.doctor.bitexts import bitexts_of
+from mt.extras.doctor.pair_scores import require_scores_folder
 from mt.storage import atomic
 
 CONFIG = """\
@@ -138,7 +143,36 @@ def test_features_outlive_a_table_that_could_not_be_written(
     (tmp_path / "train.xx").write_text("".join(f"{into('xx', line)}\n" for line in ["a b", *lines[1:]]))
     scored_here(judges)
     assert float(table(tmp_path)[0]["ratio"]) == pytest.approx(len(into("xx", "a b")) / len("a b"), abs=0.01)
-    assert {path.name for path in (tmp_path / "scores").iterdir()} == {"scores.tsv", "scores.json"}
+    assert {path.name for path in (tmp_path / "scores").iterdir()} == {".mt-data-score", "scores.tsv", "scores.json"}
+
+
+@pytest.mark.parametrize("pairs", [0, 40, 59, 61])
+def test_a_text_that_changes_while_it_is_scored_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pairs: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(scoring, "_BLOCK", 20)
+    corpus(tmp_path, 60, 0)
+    texts = {name: lines_in(tmp_path / name) for name in ("train.en", "train.xx")}
+    bitexts = [bitext for bitext in bitexts_of(load_config(Path("judged.yaml")).data) if bitext.split == "train"]
+    facts, features = scoring.survey(bitexts), tmp_path / "features.tsv"
+
+    def scorer(pairs: Sequence[Pair]) -> list[tuple[float, int]]:
+        return [(-1.0, 1)] * len(pairs)
+
+    def score_now() -> None:
+        scoring.score_pairs(bitexts, facts, {"xx": (scorer, scorer)}, features, "key")
+
+    for name, lines in texts.items():
+        write_lines(tmp_path / name, [*lines, "a"][:pairs])
+    with pytest.raises(InputError, match="the text changed while it was read"):
+        score_now()
+    assert not features.exists()
+    for name, lines in texts.items():
+        write_lines(tmp_path / name, lines)
+    score_now()
+    lines_scored = [int(row.split("\t")[1]) for row in lines_in(features)]
+    assert [line for line in lines_scored if line != scoring.RANDOM_LINE] == list(range(1, 61))
 
 
 def test_a_text_divided_otherwise_is_scored_again(
@@ -212,6 +246,21 @@ def test_a_folder_of_others_is_refused(judges: list[object], tmp_path: Path) -> 
         assert (folder / "scores.tsv").read_text() == "mine"
 
 
+def test_a_folder_whose_first_text_was_killed_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kill(action: str, path: Path) -> None:
+        if path.parent.name == ".text.partial":
+            shutil.copytree("scores", "killed")  # as SIGKILL leaves it; an exception would clear it
+            raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    corpus(tmp_path, 40, 0)
+    monkeypatch.setattr(atomic, "failpoint", kill)
+    with pytest.raises(KeyboardInterrupt):
+        score_corpus("judged.yaml", "scores")
+    require_scores_folder(Path("killed"), load_config(Path("judged.yaml")).data)
+    assert {path.name for path in Path("killed").iterdir()} == {".mt-data-score", ".text.partial"}
+
+
 def test_the_scores_are_not_replaced_by_a_page(scored: Path) -> None:
     for name in ("scores.tsv", "scores.json"):
         before = (scored / "scores" / name).read_bytes()
@@ -245,7 +294,7 @@ def test_pairs_that_are_too_few_or_too_alike_are_refused(
     for code in ("en", "xx"):
         (tmp_path / f"train.{code}").write_text("".join(f"{line}\n" for line in pairs))
     assert "too few pairs to score, or too alike" in score(tmp_path, *judges, code=2)
-    assert not list((tmp_path / "scores").iterdir())
+    assert [path.name for path in (tmp_path / "scores").iterdir()] == [".mt-data-score"]
 
 
 def test_embeddings_need_their_package(tmp_path: Path) -> None:

@@ -85,9 +85,8 @@ def write_clean(
     masks = report.masks & np.uint64(sum(BIT[rule] for rule in dropped_for))
     if not np.any(masks == 0):
         raise InputError("data.train: no pair would be left", "see `mt data check`, and --keep some of them")
-    check_output(output, report.config.data)
     bitexts = [one.bitext for one in report.training]
-    with atomic.new_folder(output, made_by=_MADE_BY) as partial:
+    with atomic.new_folder(output, check=lambda: check_output(output, report.config.data), made_by=_MADE_BY) as partial:
         counts, repairs = _write_pairs(bitexts, masks, partial)
         for name, text in pages.items():
             atomic.write_text(partial / name, text)

@@ -22,10 +22,11 @@ from mt.extras.doctor.findings import Chunk, ChunkResult
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.scoring import RANDOM_LINE, RAW_COLUMNS
 from mt.storage import atomic
-from mt.storage.manifest import DamagedError, read_manifest, sha256
+from mt.storage.manifest import sha256
 from mt.storage.output_path import refuse_inputs, require_writable
 
 RAW, TABLE, SUMMARY = "features.tsv", "scores.tsv", "scores.json"
+_MARK = ".mt-data-score"  # an empty file in every folder of scores, finished or not
 # Those by which pairs can be selected, higher is better; then others.
 SELECTING = ("score", "dual", "contrast", "lexicon", "source_language", "target_language", "similarity")
 COLUMNS = (*SELECTING, "forward", "backward", "ratio")
@@ -78,31 +79,18 @@ class PairScores:
 def require_scores_folder(folder: Path, data: DataConfig) -> None:
     """Refuse a folder that holds an input, or that `mt data score` did not write."""
     require_writable(folder / TABLE, "--output")
-    if folder.is_dir() and any(folder.iterdir()) and not _is_own(folder):
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / _MARK).exists():
         message = f"--output {folder}: this folder exists and was not made by `mt data score`"
         raise InputError(message, "name a new folder")
     texts = {path.resolve() for bitext in bitexts_of(data) for path in bitext.inputs()}
     refuse_inputs([folder / TABLE, folder / SUMMARY], texts)
 
 
-def _is_own(folder: Path) -> bool:
-    """Recognise a folder of scores, finished or not, by content that only `mt data score` writes."""
-    if (summary := folder / SUMMARY).exists():
-        try:
-            return {"key", "min_score", "sources"} <= set(json.loads(summary.read_bytes()))
-        except (OSError, ValueError, TypeError):
-            return False
-    try:
-        with (folder / RAW).open(encoding="utf-8") as rows:
-            return next(rows).count("\t") == len(RAW_COLUMNS) - 1
-    except (OSError, ValueError, StopIteration):
-        pass
-    if (folder / f".{RAW}.unfinished").exists():
-        return True
-    try:  # a training was interrupted
-        return not (folder / TABLE).exists() and "made_by" in read_manifest(folder / "text")
-    except DamagedError:
-        return False
+def mark_scores_folder(folder: Path) -> None:
+    """Mark a folder as made by `mt data score`, before anything else is written into it."""
+    with atomic.explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _MARK).touch()
 
 
 def finished_summary(folder: Path, key: str) -> dict[str, Any] | None:

@@ -130,6 +130,8 @@ def score_pairs(
         path: of the table; it gets this name once it is complete, and a file with the key beside it.
         key: of the text and the models.
         similarity: of a pair's sentences, by a model of sentence embeddings.
+
+    Raises InputError if the text is no longer as long as `facts` say.
     """
     finished = path.with_suffix(".key")
     if path.is_file() and finished.is_file() and finished.read_text(encoding="utf-8") == key:
@@ -142,7 +144,7 @@ def score_pairs(
         if file.lines:
             log.info("%s: resuming", path)
         done = 0
-        for bitext, block in _blocks(bitexts):
+        for bitext, block in _blocks(bitexts, facts.sizes):
             done += len(block) + len(range(0, len(block), every))
             if done > file.lines:
                 models, coverage = scorers[bitext.direction], facts.coverage[bitext.direction]
@@ -157,11 +159,15 @@ def random_interval(pairs: int) -> int:
     return min(max(pairs // _RANDOM_PAIRS, 1), 20)
 
 
-def _blocks(bitexts: Sequence[Bitext]) -> Iterator[tuple[Bitext, list[tuple[int, Pair]]]]:
-    for bitext in bitexts:
+def _blocks(bitexts: Sequence[Bitext], sizes: Sequence[int]) -> Iterator[tuple[Bitext, list[tuple[int, Pair]]]]:
+    for bitext, size in zip(bitexts, sizes, strict=True):
         pairs = ((raw.line, raw.cleaned()) for raw in read_bitext(bitext))
-        while block := list(islice(pairs, _BLOCK)):
-            yield bitext, block
+        for start in range(0, size + 1, _BLOCK):  # one more, for a longer text that has full blocks only
+            block = list(islice(pairs, _BLOCK))
+            if len(block) != min(_BLOCK, size - start):
+                raise InputError("data.train: the text changed while it was read", "run the command again")
+            if block:
+                yield bitext, block
 
 
 def _rows(

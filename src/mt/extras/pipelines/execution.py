@@ -13,13 +13,12 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from filelock import lock_descriptor
-
 from mt.console import duration, harmless, log
 from mt.errors import MtError, StoppedError
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import note_attempt, output_digest, read_record, remove_altered, step_key, write_record
 from mt.storage import atomic
+from mt.storage.lock import try_lock
 from mt.training.signals import StopRequest
 
 ENDS_WITH_PARENT = "MT_ENDS_WITH_PARENT"  # tells a command to end when its standard input does
@@ -192,7 +191,7 @@ def _locked(path: Path, stop: StopRequest) -> Iterator[int]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         is_told = False
-        while not lock_descriptor(descriptor, blocking=False):
+        while not try_lock(descriptor):
             if stop.signal is not None:
                 break
             if not is_told:
