@@ -40,9 +40,8 @@ def refuse_locked(path: Path) -> None:
     with contextlib.ExitStack() as held, atomic.explained(path):
         for each in (path.parent, path) if atomic.POSIX_FILES else (path,):
             if each.exists():
-                is_writable = each.is_file() and os.access(
-                    each, os.W_OK
-                )  # NFS locks no file that is open for reading only
+                # NFS does not lock a file that is open for reading only.
+                is_writable = each.is_file() and os.access(each, os.W_OK)
                 _lock(held, path, each, os.O_RDWR if is_writable else os.O_RDONLY)
 
 
