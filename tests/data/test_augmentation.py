@@ -68,6 +68,8 @@ def changed(kind: str, pair: tuple[str, str], seed: int = 0, languages: Language
         (title_case, "a dog's (old) house: 3rd", "en", "A Dog's (Old) House: 3rd"),
         (title_case, "iki ev", "tr", "İki Ev"),
         (title_case, "二 人", "zh", "二 人"),
+        (title_case, "კარგი დღე", "ka", "კარგი დღე"),  # Georgian capitals are for whole words
+        (title_case, "\ufb01ne ßa \u01c6a", "de", "\ufb01ne Ssa \u01c5a"),
     ],
 )
 def test_case_is_that_of_the_language(

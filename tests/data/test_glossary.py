@@ -1,12 +1,13 @@
 """Glossaries: their files, and where text has their terms."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
 
 from mt.data.glossary import Glossary
-from mt.data.terms import Term, Terms
+from mt.data.terms import SPANS, Term, Terms
 from mt.errors import InputError
 
 TSV = """# of vehicles
@@ -163,12 +164,38 @@ def test_unusable_patterns() -> None:
         ("The `dog' and `cat's friends run `a b`.", ["`a b`"]),
         ("5 dogs, 3/4, B2, 2x, 7th", []),
         ("and/or he/she; yes -- no; a < b > c; 1000m", []),
+        # Letters that are written without a space belong to no address or code.
+        ("请访问https://a.org/b.html，欢迎。", ["https://a.org/b.html"]),
+        ("联系me@a.com获取帮助", ["me@a.com"]),
+        ("https://a.org/b에서 ดูwww.a.orgที่นี่", ["https://a.org/b", "www.a.org"]),
+        ("使用my_func函数和调用foo()或%s的@name", ["my_func", "foo()", "%s", "@name"]),
+        ("打开/usr/bin目录（--all选项），修复ABC-12的错误", ["/usr/bin", "--all", "ABC-12"]),
+        ("https://пример.рф/путь?а=б http://a.org/مرحبا https://a.org/%D0%BF%20x", [
+            "https://пример.рф/путь?а=б", "http://a.org/مرحبا", "https://a.org/%D0%BF%20x",
+        ]),
+        ("https://a.org/Mercury_(planet), (see https://a.org/b)", ["https://a.org/Mercury_(planet)", "https://a.org/b"]),
+        ("(https://a.org/b_(c).) [www.a.org](https://a.org/(b)/c)", [
+            "https://a.org/b_(c)", "www.a.org", "https://a.org/(b)/c",
+        ]),
     ],
-)
+)  # fmt: skip
 def test_text_that_is_the_same_in_all_languages(text: str, spans: list[str]) -> None:
     terms = Terms({})
     assert [text[term.start : term.end] for term in terms.find(text, spans=True)] == spans
     assert terms.find(text) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 100_000, "a_" * 50_000, "a@b." * 30_000, "https://" + "a(" * 50_000, "www." * 25_000, "我a" * 50_000]
+)
+def test_time_is_linear(text: str) -> None:
+    start = time.monotonic()
+    SPANS.findall(text)
+    assert time.monotonic() - start < 5
+
+
+def test_georgian_words_begin_with_no_capital() -> None:
+    assert Term(0, 1, ("ძაღლი",)).form(begins=True) == "ძაღლი"
 
 
 def test_numbers_may_be_punctuated_as_the_language_does() -> None:

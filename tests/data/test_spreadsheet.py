@@ -52,6 +52,12 @@ def test_cells_are_read_as_shown(tmp_path: Path) -> None:
     assert refusal(tmp_path / "a.xlsx", target_column="when") == ": row 4: column 'when' is not text but " + repr(when)
 
 
+def test_escaped_control_characters_are_read(tmp_path: Path) -> None:
+    """Programs that write CR LF in a cell escape the CR, and an underscore where it would begin an escape."""
+    workbook(tmp_path / "a.xlsx", ["en", "it"], ["Hello_x000D_\nthere", "a _x005F_x000D_ b_x1"])
+    assert pairs_of(tmp_path, {"file": "a.xlsx"}) == [("Hello there", "a _x000D_ b_x1")]
+
+
 def test_rows_end_with_the_last_column_of_the_header(tmp_path: Path) -> None:
     """Programs write empty cells that only have a format, and leave out the size of the sheet."""
     path = workbook(tmp_path / "a.xlsx", ["en", "it"], ["a", "b"], ["c"])

@@ -164,6 +164,14 @@ def test_every_line_gives_one_line(lines: list[str]) -> None:
     assert all(text == "" for line, text in zip(lines, out, strict=True) if not line.strip())
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_line_break_in_the_input_becomes_a_space(end: str) -> None:
+    model = random_model()
+    batches, translator = source_batches(model), make(model)
+    assert translator.best([f"Two men.{end}A dog."], GREEDY) == translator.best(["Two men. A dog."], GREEDY)
+    assert batches[0].tolist() == batches[1].tolist()
+
+
 @pytest.mark.parametrize("spelt", ["ab\ncd", "ab\rcd", "ab\r\ncd", "\nab\n\ncd\n"])
 def test_a_line_break_in_the_output_becomes_a_space(spelt: str) -> None:
     ids = [len(SPECIALS) + value for value in spelt.encode()]

@@ -6,21 +6,22 @@ from typing import NamedTuple
 
 from mt.data.tokenizer import normalized
 from mt.text.languages import is_spaced
-from mt.text.words import IN_WORD
+from mt.text.words import EMAIL, GLUED, ID_CHAR, IN_WORD, URL
 
-_END = r"[^\s<>\"'.,;:!?)\]}»”]"  # of a URL
 _EMOJI = r"\U0001F000-\U0001FAFF\u2300-\u23FF\u2600-\u27BF\u2B00-\u2BFF"
 _IN_EMOJI = rf"{_EMOJI}\uFE0F\u200D\u20E3\U000E0020-\U000E007F"  # with selectors, joiners, keys and flags' letters
 _QUOTED = r"[^`']*[^\s`']'+s?(?:[\s.,;:!?)]|$)"  # behind ` as an opening quotation mark, as in `dog' or ``dog''
+_W = ID_CHAR
 SPANS = re.compile(
     "|".join(
         [
-            rf"(?:\b(?:https?|ftp)://|\bwww\.)[^\s<>\"]*{_END}",
-            r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+            URL,
+            EMAIL,
             rf"(?:[{_EMOJI}]|\S\uFE0F|[0-9#*]\u20E3)[{_IN_EMOJI}]*",
             rf"`(?!{_QUOTED})[^`\s][^`]*`",
-            r"\{\w*\}|</?\w+/?>|(?<!\w)%[a-z]\b|(?<![\w@#$])[@#$][A-Za-z_]\w*|(?<!\S)--[a-z][\w-]+(?![^\s.,;:!?)=])",
-            r"(?<![\w/])/\w+(?:/[\w.]+)+|\b\w+\(\)|\b\w+_\w+\b|\b[A-Z]{2,}-\d+\b",
+            rf"\{{\w*\}}|</?\w+/?>|%(?<!{_W}%)[a-z](?!{_W})|[@#$](?<!{_W}.)(?<![@#$].)[A-Za-z_]{_W}*",
+            rf"--(?<![^\s{GLUED}]--)[a-z](?:{_W}|-)+(?![^\s.,;:!?)={GLUED}])|[A-Z](?<!{_W}.)[A-Z]+-\d+(?!{_W})",
+            rf"/(?<!{_W}/)(?<!//){_W}+(?:/(?:{_W}|\.)+)+|(?<!{_W}){_W}+(?:\(\)|_{_W}+)",
             r"(?<![\w.,:/-])(?:\d{4}-\d{2}-\d{2}|#?\d+(?:[.,:]\d+)+%?|#?\d+%|#\d+|\d{2,})(?![\w%]|[.,:/-]\d)",
         ]
     )
@@ -65,7 +66,7 @@ class Term(NamedTuple):
 
 
 def _capitalized(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return text[:1].title() + text[1:]  # not upper, which gives Georgian words a capital that they do not have
 
 
 def is_whole_word(text: str, start: int, end: int) -> bool:

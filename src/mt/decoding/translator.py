@@ -1,5 +1,6 @@
 """Translation of strings: tokenizer, engine, and what joins them."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from mt.data.eval_texts import EvalText
     from mt.data.glossary import Glossary
 
+_LINE_BREAK = re.compile("\r\n|\r|\n")
 LineNumbers = int | Sequence[int] | None  # of the first line, of each, or of none
 
 
@@ -256,6 +258,8 @@ class Translator:
 
     def _preprocessed(self, line: str, prefix: str = "") -> Preprocessed:
         """Return a line with case and spelling restored; a prefix decides the case of its translation instead."""
+        if "\n" in line or "\r" in line:
+            line = _LINE_BREAK.sub(" ", line)  # training text has none
         return self.preprocessing.apply(line, self.format.source_lang, bool(prefix.strip()), self._terms.spans)
 
     def _split(self, line: str) -> list[str]:

@@ -27,12 +27,16 @@ _MIN_COUNT = 2  # a word seen once teaches only the case of unknown words
 
 def upper_case(text: str, language: str = "") -> str:
     """Return a text in capitals; letters that would become several, but for ß, stay as they are."""
-    return _recased(text.translate({0x69: "İ"}) if _has_dotted_i(language) else text, str.upper)
+    return _recased(_with_dotted_i(text, language), str.upper)
 
 
 def lower_case(text: str, language: str = "") -> str:
     """Return a text in small letters; letters that would become several stay as they are."""
     return _recased(text.translate({0x49: "ı", 0x130: "i"}) if _has_dotted_i(language) else text, str.lower)
+
+
+def _with_dotted_i(text: str, language: str) -> str:
+    return text.translate({0x69: "İ"}) if _has_dotted_i(language) else text
 
 
 def _has_dotted_i(language: str) -> bool:
@@ -47,8 +51,11 @@ def _recased(text: str, change: Callable[[str], str]) -> str:
 
 
 def title_case(text: str, language: str = "") -> str:
-    """Return a text in which every word begins with a capital; the other letters stay as they are."""
-    return _FIRST_LETTER.sub(lambda match: match[1] + upper_case(match[2], language), text)
+    """Return a text in which every word begins with a capital; the other letters stay as they are.
+
+    Georgian has capitals for whole words only, and none for their beginning.
+    """
+    return _FIRST_LETTER.sub(lambda match: match[1] + _recased(_with_dotted_i(match[2], language), str.title), text)
 
 
 Recase = Callable[[str, str], str]  # of a text and its language

@@ -8,6 +8,14 @@ from mt.errors import InputError
 CHARSET = re.compile(r"(charset=)([\w.:-]+)")
 
 
+class _Text(str):
+    """Text that polib splits at the ends of lines only, not at U+2028, U+0085 or form feeds."""
+
+    def splitlines(self, keepends: bool = False) -> list[str]:
+        lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", self)
+        return lines if keepends else [line.rstrip("\r\n") for line in lines]
+
+
 def read_catalogue(content: bytes, place: str) -> tuple[Any, str, str]:
     """Parse a catalogue.
 
@@ -16,7 +24,7 @@ def read_catalogue(content: bytes, place: str) -> tuple[Any, str, str]:
         place: its name for messages.
 
     Returns:
-        polib's object, the text, and its character set.
+        polib's object, the text, which splits into the lines that polib counts, and its character set.
 
     Raises:
         InputError: not in the character set that it declares, or a syntax error.
@@ -29,7 +37,7 @@ def read_catalogue(content: bytes, place: str) -> tuple[Any, str, str]:
         line = text.count("\n", 0, unclosed.start()) + 1
         raise InputError(f"{place}:{line}: a string that does not end", "check it with msgfmt --check")
     try:
-        return polib.pofile(f"{text}\n"), text, charset
+        return polib.pofile(_Text(f"{text}\n")), _Text(text), charset
     except (OSError, ValueError, IndexError, UnicodeError) as error:
         reason = str(error).removeprefix("Syntax error in po file ")
         raise InputError(f"{place}: no catalogue of gettext: {reason}", "check it with msgfmt --check") from None

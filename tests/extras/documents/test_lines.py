@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from document_helpers import shout, translated
+from document_helpers import shout, translated, translator
+from mt.extras.documents.lines import scan_subtitles
+from mt.extras.documents.translating import translate_document
 
 CUE = "{}00:01.000 --> 00:02.000\n{}\n"
 
@@ -55,14 +57,37 @@ def test_a_translation_is_no_markup_of_a_cue(tmp_path: Path) -> None:
          "A <kbd>ctrl</kbd> OR <code class=x>do <b>it</b></code>"),
         ('a <span translate="no">Name</span> <i>here</i>', 'A <span translate="no">Name</span> <i>HERE</i>'),
         ("<div>\nstays\n</div>\n", "<div>\nstays\n</div>\n"),
+        ("at https://a.org/b_(c) or https://a.org/_d/*e* now", "AT https://a.org/b_(c) OR https://a.org/_d/*e* NOW"),
+        ("**see https://a.org/b** or _https://a.org/c_ now", "**SEE https://a.org/b** OR _https://a.org/c_ NOW"),
+        ("a [https://a.org/b_](https://a.org/b_) link", "A [https://a.org/b_](https://a.org/b_) LINK"),
+        ("- first line\n\tsecond line\n", "- FIRST LINE SECOND LINE\n"),
+        ("> 1. first\n>\t\tsecond\n\nlast\n", "> 1. FIRST SECOND\n\nLAST\n"),
+        ("first\rsecond\n\nthird\r\r\nfourth\n", "FIRST SECOND\n\nTHIRD\r\r\nFOURTH\n"),
     ],
 )  # fmt: skip
 def test_extensions_and_code_of_markdown_stay(tmp_path: Path, text: str, expected: str) -> None:
-    (tmp_path / "a.md").write_text(text)
+    (tmp_path / "a.md").write_bytes(text.encode())
     assert translated(tmp_path / "a.md", shout).decode() == expected
 
 
-@pytest.mark.parametrize("text", ["!!! a" + " " * 20_000 + "X", "<code>" * 5_000, "<a" + " translate=no" * 5_000])
+def test_a_paragraph_that_cannot_be_found_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("some\0text\n\nmore\n")
+    done = translate_document(tmp_path / "a.md", tmp_path / "b.md", translator(shout))
+    assert (tmp_path / "b.md").read_text() == "some\0text\n\nMORE\n"
+    assert (done.segments, done.kept) == (2, [("line 1", "not found as it stands: some\ufffdtext")])
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\r\r\n"])
+def test_line_ends_of_subtitles_stay(tmp_path: Path, end: str) -> None:
+    source = (CUE.format("1\n", "one\ntwo") + "\n" + CUE.format("2\n", "three").rstrip()).replace("\n", end)
+    (tmp_path / "a.srt").write_bytes(source.encode())
+    expected = source.replace(f"one{end}two", f"ONE{end}TWO").replace("three", "THREE")
+    assert translated(tmp_path / "a.srt", shout).decode() == expected
+    assert [segment.place for segment in scan_subtitles(source, is_vtt=False).segments] == ["line 3", "line 8"]
+
+
+@pytest.mark.parametrize("text", ["!!! a" + " " * 20_000 + "X", "<code>" * 5_000, "<a" + " translate=no" * 5_000,
+                                  "https://" + "_" * 100_000])  # fmt: skip
 def test_time_is_linear(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.md").write_text(text)
     start = time.monotonic()

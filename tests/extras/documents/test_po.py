@@ -97,6 +97,16 @@ def test_doubled_carriage_returns_do_not_move_translations(tmp_path: Path) -> No
     assert list(new) == list(polib.pofile(translated(tmp_path / "a.po", shout).decode()))
 
 
+@pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0c"])
+def test_a_separator_within_a_line_does_not_end_it(tmp_path: Path, mark: str) -> None:
+    text = PO.replace("translator's", f"translator{mark}s").replace("#. For", f"{mark}\n#. For")
+    (tmp_path / "a.po").write_text(text.replace('"Open %s', f'"Open{mark}%s'))
+    new = translated(tmp_path / "a.po", shout).decode()
+    assert f"# A translator{mark}s comment\n" in new
+    assert f'#, fuzzy, python-format\nmsgctxt "menu"\nmsgid "Open{mark}%s now"\nmsgstr ""\n"OPEN' in new
+    assert 'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "%d FILE"\n' in new
+
+
 def test_columns_of_a_message_stay(tmp_path: Path) -> None:
     message = "  -h, --help      show this help\\n\\tName:\\t\\tvalue. Or two   one\\n"
     (tmp_path / "a.po").write_text(f'msgid ""\nmsgstr ""\n\nmsgid "{message}"\nmsgstr ""\n')

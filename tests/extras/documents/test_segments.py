@@ -61,11 +61,18 @@ def test_the_sample_is_in_the_order_of_the_document_and_comes_first() -> None:
     "mark",
     ["%s", "%d", "%1$s", "%-5.2f", "%%", "%(name)s", "%*d", "%zu", "{}", "{name}", "{0}", "{{x}}", "${x}", "$HOME",
      "&amp;", "&#38;", "<b>", "</a>", "`code x`", "{% if x %}", "%{name}", "%n", "%Ln", "%1", "%L1", 
-     "<0>", "</0>", "<1/>", "https://example.org/a?b=c", "a.b@example.org"],
+     "<0>", "</0>", "<1/>", "https://example.org/a?b=c", "a.b@example.org",
+     "https://example.org/a_(b)"],
 )  # fmt: skip
 def test_each_placeholder_survives_a_model_that_loses_it(mark: str) -> None:
     assert of(f"open {mark} now", "auf nun", "auf", "nun") == f"auf {mark} nun"
     assert of(f"open {mark} now", f"nun {mark} auf") == f"nun {mark} auf"
+
+
+@pytest.mark.parametrize("mark", ["a.b@example.org", "https://example.org/a", "%1", "$HOME", "`code x`"])
+def test_letters_beside_a_placeholder_are_translated(mark: str) -> None:
+    """Where words are written without spaces."""
+    assert of(f"联系{mark}获取帮助。", f"contact {mark} for help.") == f"contact {mark} for help."
 
 
 @pytest.mark.parametrize(("source", "swapped"), [("copy %s to %d", "nach %d kopiere %s"), ("<b>a</b> b", "</b>a<b> b")])
@@ -108,7 +115,8 @@ def test_control_characters_and_line_breaks_of_a_model_become_spaces() -> None:
     assert of("a b", "x\x0b\x00y\n\n00:00:01,000 --> z\ud800\u2028w\u00a0!") == "x y 00:00:01,000 --> z w\u00a0!"
 
 
-@pytest.mark.parametrize("text", ["a" * 300_000, "<a " * 50_000, "{% " * 50_000, "a@" * 50_000, "`a " * 50_001])
+@pytest.mark.parametrize("text", ["a" * 300_000, "<a " * 50_000, "{% " * 50_000, "a@" * 50_000, "`a " * 50_001,
+                                  "https://" + "a(" * 50_000])  # fmt: skip
 def test_time_is_linear(text: str) -> None:
     start = time.monotonic()
     PLACEHOLDER.findall(text)

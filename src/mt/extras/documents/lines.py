@@ -5,8 +5,12 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from mt.extras.documents.segments import has_words
 from mt.extras.documents.splicing import Span, Spliced
+from mt.text.words import URL
 
+_CUE_END = r"\r?\r?\n|\r"  # of a line of a cue; a program that writes CR CR LF means one
+_LINE_END = r"\r\n?|\n"  # as markdown-it counts lines
 _TIME = re.compile(r"\s*\d+(:\d+)+([.,]\d*)?\s*-+>")  # as players read it, not only as it should be
 _CUE_TAG = re.compile(r"<[^>\n]*>|\{\\[^}\n]*\}")
 _SPEAKER = re.compile(r"\s*(?:<[^<>\n]*>)*[-–—]")
@@ -17,7 +21,8 @@ _EXTENSION = re.compile(r'(?:!!!|\?\?\?\+?) +[a-z][a-z -]*+(?:"[^"]*"\s*)?$|===[
 _DEFINITION = re.compile(r": +")
 # A byte order mark, and YAML or TOML
 _FRONT_MATTER = re.compile(r"\A\ufeff?(?:(---|\+\+\+)\r?\n.*?\n\1[ \t]*\r?\n)?", re.DOTALL)
-# Code, images, links' targets, references, HTML, hard line breaks, escapes and emphasis of Markdown.
+# Code, images, links' targets, references, HTML, hard line breaks, escapes and emphasis of Markdown; and URLs, which
+# stay in the text, so that nothing in them is taken for emphasis.
 _INLINE = re.compile(
     r"""<(code|kbd|samp|tt|var)\b[^<>]*>.{0,1000}?</\1>
     |<(\w+)\b(?=[^<>]*\stranslate=["']?no\b)[^<>]*>.{0,1000}?</\2>
@@ -25,8 +30,9 @@ _INLINE = re.compile(
     |!?\[(?=[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*){0,5}\](?:\(|\[[^\[\]]))
     |\]\((?:[^()"]|\([^()]*\)|"[^"]*")*\)|\]\[[^\[\]]+\]|\[[^\[\]]*\](?:\[\]|(?![(\[]))
     |<!--.*?-->|</?[A-Za-z][^<>]*>|(?:(?<!\ )\ {2,}|\\)\Z|\\[^\w\s]|\*+|~~
-    |(?<![^\W_])_+(?=[^\W_])|(?<=[^\W_])_+(?![^\W_])
-    """,
+    |(?<!\w)_++(?=[^\W_])|(?<=[^\W_])_++(?![^\W_])
+    """
+    rf"|(?P<url>{URL}(?<![*_~]))",
     re.DOTALL | re.VERBOSE,
 )
 
@@ -40,7 +46,7 @@ def scan_subtitles(source: str, is_vtt: bool, has_spaces: bool = True) -> Splice
     found = Spliced(source, partial(_cue_text, is_vtt=is_vtt, has_spaces=has_spaces))
     cue: list[tuple[int, int]] = []
     in_cue, is_new = False, False
-    for number, start, end in _lines(source):
+    for number, start, end in _lines(source, _CUE_END):
         line = source[start:end]
         if _TIME.match(line):
             # Without an empty line between two cues, the number of this one ends the other's lines.
@@ -52,7 +58,6 @@ def scan_subtitles(source: str, is_vtt: bool, has_spaces: bool = True) -> Splice
             in_cue, is_new, cue = in_cue and not is_vtt, True, []
         elif in_cue:
             cue.append((start, end))
-    _add_cue(found, cue, source.count("\n") + 1)
     return found
 
 
@@ -64,15 +69,16 @@ def _add_cue(found: Spliced, lines: list[tuple[int, int]], number: int) -> None:
 
 def _cue_text(old: str, new: str, is_vtt: bool, has_spaces: bool) -> str:
     """Break the text of a cue into as many lines as it had, of similar length."""
-    new, lines = new.replace("-->", "→"), old.strip("\r\n").count("\n") + 1
-    if lines > 1:
+    new, ends = new.replace("-->", "→"), re.findall(_CUE_END, old.strip("\r\n"))
+    if ends:
+        lines = len(ends) + 1
         width = max(1, -(-len(new) // lines))
         if has_spaces:
             while len(wrapped := textwrap.wrap(new, width, break_long_words=False, break_on_hyphens=False)) > lines:
                 width += 1
         else:
             wrapped = [line.strip() for line in re.findall(_CUT.format(width), new)]
-        new = old.replace(old.strip(), ("\r\n" if "\r\n" in old else "\n").join(wrapped), 1)
+        new = old.replace(old.strip(), ends[0].join(wrapped), 1)
     return re.sub(r"&(?!#?\w+;)", "&amp;", new).replace("<", "&lt;") if is_vtt else new
 
 
@@ -81,14 +87,17 @@ def scan_markdown(source: str) -> Spliced:
     from markdown_it import MarkdownIt
 
     found = Spliced(source, _escaped)
-    lines = list(_lines(source))
+    lines = list(_lines(source, _LINE_END))
     positions = [start for _, start, _ in lines]  # where to search on each line
     rest = _FRONT_MATTER.sub("", source, count=1)
+    before = re.findall(_LINE_END, source[: len(source) - len(rest)])
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    for token in parser.parse("\n" * (source.count("\n") - rest.count("\n")) + rest):
+    for token in parser.parse("\n" * len(before) + rest):
         if token.type != "inline" or token.map is None or not token.content:
             continue
         spans = _located(source, lines, positions, token.map[0], token.content.split("\n"))
+        if not spans and has_words(token.content):
+            found.kept.append((f"line {token.map[0] + 1}", f"not found as it stands: {token.content:.60}"))
         for text in _texts(source, spans):
             pieces = [piece for start, end in text for piece in _pieces(source, start, end, _INLINE)]
             found.add(_joined(source, pieces, text), f"line {token.map[0] + 1}")
@@ -122,7 +131,8 @@ def _located(
     """Find where the lines of a paragraph stand, behind the marks of lists and quotes; none if they cannot be found."""
     spans = []
     for number, content in enumerate(contents, first):
-        pattern = re.compile(re.escape(content).replace(r"\|", r"\\?\|"))  # in a cell of a table bars are escaped
+        # Tabs before it have become spaces; in a cell of a table bars are escaped.
+        pattern = re.compile(re.escape(content.lstrip()).replace(r"\|", r"\\?\|"))
         match = pattern.search(source, positions[number], lines[number][2]) if number < len(lines) else None
         if match is None:
             return []
@@ -138,24 +148,24 @@ def _joined(source: str, pieces: list[list[Span]], spans: list[tuple[int, int]])
     for piece in pieces:
         [span] = piece
         gap = source[joined[-1][-1].end : span.start] if joined else ""
-        if joined and span.start in starts and re.fullmatch(r" ?\r?\n[ \t>]*", gap):
+        if joined and span.start in starts and re.fullmatch(rf" ?(?:{_LINE_END})[ \t>]*", gap):
             joined[-1].append(Span(joined[-1][-1].end, span.end, f" {span.text}"))
         else:
             joined.append(piece)
     return joined
 
 
-def _lines(source: str) -> Iterator[tuple[int, int, int]]:
-    """Yield the number of each line, from 1, with its start and its end without the line break."""
-    start = 0
-    for number, line in enumerate(source.split("\n"), 1):
-        yield number, start, start + len(line.rstrip("\r"))
-        start += len(line) + 1
+def _lines(source: str, line_end: str) -> Iterator[tuple[int, int, int]]:
+    """Yield the number of each line, from 1, with its start and its end without the line break; the last is empty."""
+    for number, line in enumerate(re.finditer(rf"([^\r\n]*)(?:{line_end}|\Z)", source), 1):
+        yield number, *line.span(1)
 
 
 def _pieces(source: str, start: int, end: int, mark: re.Pattern[str]) -> Iterator[list[Span]]:
     """Yield the texts between marks."""
     for found in mark.finditer(source, start, end):
+        if found.lastgroup == "url":
+            continue
         if start < found.start():
             yield [Span(start, found.start(), source[start : found.start()])]
         start = found.end()

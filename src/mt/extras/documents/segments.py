@@ -7,16 +7,15 @@ from itertools import pairwise
 
 from mt.extras.documents.inline import Parts, Translate, translate_marked
 from mt.text.sentences import sentence_ends
+from mt.text.words import EMAIL, ID_CHAR, URL
 
 # What programs and readers need letter by letter: code, format strings, variables, tags, entities, addresses.
 PLACEHOLDER = re.compile(
-    r"""(?<!`)`[^`\n]+`(?![`\w])|%%|%\([^)\s]+\)[#0\- +]*[\d.]*[a-zA-Z]
+    rf"""(?<!`)`[^`\n]+`(?!`|{ID_CHAR})|\$[A-Za-z_]{ID_CHAR}*|%L?(?:[1-9]|n)(?!{ID_CHAR}|[.,]\d|\$)|{URL}|{EMAIL}"""
+    r"""|%%|%\([^)\s]+\)[#0\- +]*[\d.]*[a-zA-Z]
     |%(?:\d+\$)?[#0\-+]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGcrsap@](?![a-zA-Z])
-    |%L?(?:[1-9]|n)(?!\w|[.,]\d|\$)
-    |\{%[^{}\n]{0,80}%\}|[$%]?\{\{?[^{}\n]{0,80}\}?\}|\$[A-Za-z_]\w*
-    |</?[a-zA-Z][^<>\n]*>|</?\d{1,3}\s?/?>|&(?:\#?\w{1,31});
-    |https?://[^\s<>"']*[^\s<>"'.,;:!?)\]]|www\.[^\s<>"']*[^\s<>"'.,;:!?)\]]
-    |(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+""",
+    |\{%[^{}\n]{0,80}%\}|[$%]?\{\{?[^{}\n]{0,80}\}?\}
+    |</?[a-zA-Z][^<>\n]*>|</?\d{1,3}\s?/?>|&(?:\#?\w{1,31});""",
     re.VERBOSE,
 )
 _SPLIT = re.compile(f"({PLACEHOLDER.pattern})", re.VERBOSE)  # texts between placeholders at even positions

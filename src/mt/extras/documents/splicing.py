@@ -28,6 +28,7 @@ class Spliced:
     segments: list[Segment] = field(default_factory=list)
     spans: list[list[list[Span]]] = field(default_factory=list)  # of each segment's pieces, whose joined text it is
     blocks: list[tuple[int, int]] = field(default_factory=list)  # where a segment with its markup stands, if known
+    kept: list[tuple[str, str]] = field(default_factory=list)  # place and reason of text that is no segment
 
     def add(self, pieces: list[list[Span]], place: str, block: tuple[int, int] = (0, 0), parts: Parts = ()) -> None:
         """Add a segment, unless no piece of it has a letter."""

@@ -84,7 +84,8 @@ def translate_document(
     result = translate_segments(document.segments, translate, languages, show_sample)
     written = document.written(result.texts)
     atomic.write_bytes(output, written.encode() if isinstance(written, str) else written)
-    return DocumentSummary(len(result.texts), result.kept)
+    unread = document.kept if isinstance(document, Spliced) else []
+    return DocumentSummary(len(result.texts) + len(unread), unread + result.kept)
 
 
 def _content(path: Path) -> bytes:
