@@ -94,7 +94,9 @@ def _subtitle(data: RunData) -> str:
 
 
 def _headline(data: RunData) -> str:
-    state = f"it is at step {data.steps:,} of at most {data.config.training.max_steps:,}"
+    training = data.config.training
+    most = f" of at most {training.max_steps:,}" if training.minutes is None else ""  # which replans the steps
+    state = f"it is at step {data.steps:,}{most}"
     if not data.manifest:
         return headline("warning", f"This training has not finished; {state}.")
     if data.has_newer_steps:
