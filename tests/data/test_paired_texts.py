@@ -131,6 +131,31 @@ def test_stems_choose_among_texts(tmp_path: Path) -> None:
     assert refusal(tmp_path / "none", "folder") == ": no such file"
 
 
+@pytest.mark.parametrize(
+    ("names", "languages", "is_found"),
+    [
+        (("a.en", "a.de"), ("en-GB", "de"), True),
+        (("a.en", "a.de"), ("eng_Latn", "deu_Latn"), True),
+        (("a.en", "a.pt-BR"), ("en-GB", "pt-BR"), True),
+        (("a.zh", "a.zh-Hant"), ("zh-Hans", "zh-Hant"), False),
+    ],
+)
+def test_names_may_lack_regions_and_scripts(
+    tmp_path: Path, names: tuple[str, str], languages: tuple[str, str], is_found: bool
+) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in names:
+        (tmp_path / "folder" / name).write_text(f"{name}\n")
+    packed(tmp_path / "a.zip", {name: f"{name}\n" for name in names})
+    codes = dict(zip(("source_lang", "target_lang"), languages, strict=True))
+    for key, name in (("folder", "folder"), ("file", "a.zip")):
+        if is_found:
+            assert pairs_of(tmp_path, {key: name}, **codes) == [names]
+        else:
+            with pytest.raises(InputError, match="no two texts whose names differ in zh-Hans and zh-Hant"):
+                pairs_of(tmp_path, {key: name}, **codes)
+
+
 def test_a_folder_for_each_language(tmp_path: Path) -> None:
     for code in ("en", "it"):
         (tmp_path / "texts" / code).mkdir(parents=True)

@@ -11,6 +11,8 @@ import torch
 from data_helpers import encode_text, write_lines
 from engine_helpers import ENGLISH, GERMAN, configured
 from model_helpers import scramble
+from mt.api.translation import Translator as LoadedTranslator
+from mt.bundle.load_translator import OpenedModel
 from mt.bundle.model_folder import build_model
 from mt.data.augmented_corpus import AugmentedCorpus, Languages
 from mt.data.batching import BatchStream, assemble
@@ -19,7 +21,8 @@ from mt.data.glossary import Glossary
 from mt.data.sentence_format import SOURCE_FORMATS, SentenceFormat, Tags, framed
 from mt.data.subword_sampling import Merges, SampledCorpus
 from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import EOS, EOS_ID, PAD_ID, SOS_ID, BpeTokenizer, TokenizerPair
+from mt.decoding.attention_weights import aligning_weights
 from mt.decoding.engine import SearchOptions
 from mt.decoding.scoring import PairScorer
 from mt.decoding.search import log_probs_of
@@ -133,3 +136,22 @@ def test_a_first_token_costs_nothing_and_is_in_no_translation(source: str) -> No
     [scored] = PairScorer(model, PAIR, translator.tags, settings).score([(ENGLISH[0], GERMAN[0])])
     assert scored is not None
     assert scored.log_prob == pytest.approx(log_prob(ENGLISH[0], TOKENIZER.encode(GERMAN[0])), abs=1e-3)
+
+
+@pytest.mark.parametrize("is_guided", [False, True])
+def test_attention_is_that_of_the_target_tag_and_the_translation(is_guided: bool) -> None:
+    guided = f"training.guided_alignment={0.1 * is_guided}"
+    config = configured("model.target_tag=target", "decoding.max_length=9", guided)
+    settings = TranslationSettings.of(config)
+    model = build_model(config, PAIR)
+    scramble(model)
+    translator = Translator(TorchEngine(model.eval(), 4096), PAIR, settings)
+    loaded = LoadedTranslator(OpenedModel(translator, settings, "torch", PAIR, model), Path("model"))
+    [[candidate]] = translator.translate(ENGLISH[:1], replace(settings.search, attention=True))
+    [part] = candidate.parts
+    result = loaded.translate(ENGLISH[0], details=True, attention=True)
+    assert result.text == candidate.text
+    [attention] = result.attention
+    assert attention.target == [*TOKENIZER.tokens([DE, *part.target]), EOS]
+    found = aligning_weights(attention.weights, is_guided)[1 + is_guided :, 1 : len(part.source) + 1]
+    assert torch.allclose(found, torch.tensor(part.attention), atol=1e-6)

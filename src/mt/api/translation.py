@@ -16,6 +16,7 @@ from mt.storage.manifest import DamagedError, read_manifest
 
 if TYPE_CHECKING:
     from mt.bundle.load_translator import OpenedModel
+    from mt.data.sentence_format import Tags
     from mt.decoding.scoring import Scored
     from mt.extras.documents.translating import DocumentSummary
 
@@ -256,7 +257,8 @@ class Translator:
             else:
                 translated = into.translate(block, options, first_line, begun)
             for line, candidates in zip(block, translated, strict=True):
-                yield self._result(line, best_of(candidates, utility, n_best, options.sampling is not None), attention)
+                best = best_of(candidates, utility, n_best, options.sampling is not None)
+                yield self._result(line, best, into.tags if attention else None)
             first_line += len(block)
 
     def _check_engine(self, request: SearchRequest) -> None:
@@ -265,15 +267,16 @@ class Translator:
         has_terms = self._opened.translator.glossary is not None
         contradict(request.sampling is not None and has_terms, request.name("sample"), "a glossary or text to keep")
 
-    def _result(self, line: str, best: list[Candidate], attention: bool) -> Translation:
+    def _result(self, line: str, best: list[Candidate], tags: "Tags | None") -> Translation:
+        """Return a translation, with its attention where the tags of its direction are given."""
         source, target = self._opened.tokenizers.source, self._opened.tokenizers.target
         parts = best[0].parts
         weights = None
-        if attention:
+        if tags is not None:
             from mt.decoding.attention_weights import read_attention
 
             assert self._opened.model is not None
-            weights = tuple(read_attention(self._opened.model, self._opened.tokenizers, best[0]))
+            weights = tuple(read_attention(self._opened.model, self._opened.tokenizers, best[0], tags))
         return Translation(
             line,
             tuple(best),

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from itertools import chain, combinations
 from pathlib import Path
 from shlex import quote
@@ -77,14 +78,13 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
         return
     pipeline = options.pop("pipeline")
     asks = _is_terminal() and not options["train"] and not options["opus"]
-    paths = _inspect_training(options, given, asks)
+    paths = _find_texts(options, given, asks)
     from mt.extras.pipelines.template import draft_pipeline
     from mt.extras.planning.finetuning import draft_finetuning
     from mt.extras.planning.first_config import draft_config
     from mt.extras.planning.init_options import InitOptions, validated_data
     from mt.storage import atomic
 
-    _complete_names(options, given, asks)
     unread = dict.fromkeys(("valid", "test", "general"), ())
     validated_data(InitOptions(**{key: value for key, value in (options | unread).items() if key != "held_out"}))
     path = output or Path(f"{options['name']}.yaml")
@@ -138,7 +138,7 @@ def _convert(like: Path, output: Path | None, force: bool, options: dict[str, An
     """Write a configuration like another toolkit's file."""
     from mt.extras.planning.like_config import convert_config
 
-    options |= {"held_out": {"valid": [], "test": []}, **{key: given[key] for key in _KEYS[:2]}}
+    options |= {"held_out": {"valid": [], "test": []}, **_languages(given)}
     trains = options["train"] or options["opus"]
     paths = _inspect_training(options, given, asks=False) if trains else []
     paths += _inspect_held_out(options, given, asks=False)
@@ -152,6 +152,23 @@ def _convert(like: Path, output: Path | None, force: bool, options: dict[str, An
     _check_outputs(path, force)
     refuse_inputs([path, path.with_name(_SCHEMA)], [like, *files_of(paths)])
     _write(path, text, summary, " --dry-run")
+
+
+def _languages(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: options[key] for key in _KEYS[:2]}
+
+
+def _find_texts(options: dict[str, Any], given: dict[str, Any], asks: bool) -> list[str]:
+    """Replace the training texts by sources, complete languages and name, and return the names of files."""
+    texts, opus = list(options["train"]), options["opus"]
+    paths = _inspect_training(options, given, asks)
+    found = _languages(options)
+    _complete_names(options, given, asks)
+    chosen = _languages(options)
+    if chosen != found:  # they decide which column or file is the source
+        options |= {"train": [tuple(paths)] if asks else texts, "opus": opus}
+        _inspect_training(options, given | chosen, asks=False)
+    return paths
 
 
 def _inspect_training(options: dict[str, Any], given: dict[str, Any], asks: bool) -> list[str]:
@@ -186,7 +203,7 @@ def _inspect_training(options: dict[str, Any], given: dict[str, Any], asks: bool
 def _inspect_held_out(options: dict[str, Any], given: dict[str, Any], asks: bool) -> list[str]:
     """Replace the names of `valid`, `test` and `general` by sources, or take a folder's; return the names of files."""
     paths: list[str] = []
-    held_out, languages = options.pop("held_out"), {key: options[key] for key in _KEYS[:2]}
+    held_out, languages = options.pop("held_out"), _languages(options)
     for split, title in (("valid", "Validation"), ("test", "Test")):
         names = options[split]
         if asks and not names and not held_out[split]:
@@ -209,12 +226,14 @@ def _inspect(names: Sequence[str], given: dict[str, Any]) -> "Found":
     from mt.extras.planning.init_options import Given
     from mt.extras.planning.inspection import inspect
 
-    def decide(question: str, option: str, choices: Sequence[str]) -> str:
-        if _is_terminal():
-            return str(click.prompt(question, type=click.Choice(choices), err=True))
-        raise InputError(question.rstrip("?"), f"decide with {option}")
+    return inspect(names, Given(**given), lambda question, option, choices: _decide(question, option, tuple(choices)))
 
-    return inspect(names, Given(**given), decide)
+
+@cache  # texts may be inspected twice
+def _decide(question: str, option: str, choices: tuple[str, ...]) -> str:
+    if _is_terminal():
+        return str(click.prompt(question, type=click.Choice(choices), err=True))
+    raise InputError(question.rstrip("?"), f"decide with {option}")
 
 
 def _complete_names(options: dict[str, Any], given: dict[str, Any], asks: bool) -> None:
@@ -223,16 +242,17 @@ def _complete_names(options: dict[str, Any], given: dict[str, Any], asks: bool) 
     if options["start"] is not None:
         from mt.extras.planning.finetuning import Start
 
-        start = Start.find(options["start"])
-        options |= zip(_KEYS[:2], start.languages(*(options[key] for key in _KEYS[:2])), strict=True)
+        start, (source, target) = Start.find(options["start"]), _languages(options).values()
+        has_order = any(given[key] for key in (*_KEYS[:2], "columns"))
+        options |= zip(_KEYS[:2], start.languages(source, target, has_order), strict=True)
         default = f"{start.config.name}-tuned"
     for key, side, direction in zip(_KEYS[:2], ("source", "target"), ("from", "to"), strict=True):
         if options["start"] is None and not given[key] and (asks or (options[key] is None and _is_terminal())):
             options[key] = ask_value(key, f"Language to translate {direction}", options[key])
         elif options[key] is None:
-            source, option = options["train"][0], f"--{key.replace('_', '-')}"
-            file = f"the name of {source[side]} does not end in a language code" if side in source else ""
-            file = file or f"{next(iter(source.values()))} does not name the language"
+            text, option = options["train"][0], f"--{key.replace('_', '-')}"
+            file = f"the name of {text[side]} does not end in a language code" if side in text else ""
+            file = file or f"{next(iter(text.values()))} does not name the language"
             raise InputError(f"{option} is missing, and {file}", f"add {option} CODE, such as en")
     default = default or f"{options['source_lang']}-{options['target_lang']}"
     options["name"] = options["name"] or (ask_value("name", "Name of the run", default) if asks else default)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -65,7 +66,8 @@ def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, *
     if given["columns"]:
         raise InputError("--columns is for .csv and .tsv files", "leave it out")
     if named is not None:
-        raise InputError(f"{text[0]} is a file", f"did you mean --input {text[0]}? To translate its name, pipe it in")
+        hint = f"did you mean --input {quote(text[0])}? To translate its name, pipe it in"
+        raise InputError(f"{text[0]} is a file", hint)
     if text and input_:
         raise InputError("--input and text arguments contradict each other", "give one of them")
     input_file = input_ if text or (input_ and str(input_) != "-") else Path("/dev/stdin")

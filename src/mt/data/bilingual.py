@@ -87,7 +87,7 @@ def read_units(path: Path, kind: str) -> Iterator[Unit]:
 
 def _po_units(content: bytes, path: Path) -> Iterator[Unit]:
     if importlib.util.find_spec("polib") is None:
-        raise InputError(f"{path}: reading .po files needs polib", "pip install '.[data]' in mt's own folder")
+        raise InputError(f"{path}: reading .po files needs polib", "pip install 'mt-train[data]'")
     if len(content) > _MAX_PO or b"\0" in content:
         raise InputError(f"{path}: too large for a catalogue of gettext, or none", "check its kind")
     catalogue, _, _ = read_catalogue(content, str(path))

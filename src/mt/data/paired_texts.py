@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
 from mt.errors import InputError
 from mt.text.archives import ARCHIVES, file_names, member_lines, refuse_too_many
 from mt.text.compressed import COMPRESSED
+from mt.text.languages import base_language
 from mt.text.lines import IssueHandler, decode_lines, explain_read_errors, pair_lines, raise_issue, read_lines
 
 
@@ -81,9 +82,13 @@ LinePair = tuple[LineText, LineText]
 def paired_texts(path: Path, languages: tuple[str, str], stem: str | None = None) -> list[LinePair]:
     """Return the paired texts of a folder or an archive, or those with one stem only.
 
+    Where a name lacks the region or the script of a code, as in en-GB or eng_Latn, the bare language will do.
+
     Raises InputError if there are none.
     """
-    pairs = text_pairs(names := names_in(path), languages)
+    names, bases = names_in(path), [base_language(code) for code in languages]
+    spelled = [languages] if bases[0] == bases[1] else product(*map(dict.fromkeys, zip(languages, bases, strict=True)))
+    pairs = next(filter(None, (text_pairs(names, (source, target)) for source, target in spelled)), {})
     if stem is not None and stem not in pairs and pairs:
         raise InputError(f"{path}: no texts with the stem {stem!r}, only {', '.join(pairs)[:300]}", "name one of these")
     if not pairs:

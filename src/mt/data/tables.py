@@ -174,7 +174,7 @@ def _sheet_cells(path: Path, sheet: str | None = None) -> Iterator[tuple[int, li
     such sheet.
     """
     if importlib.util.find_spec("openpyxl") is None:
-        raise InputError(f"{path}: reading .xlsx files needs openpyxl", "pip install '.[data]' in mt's own folder")
+        raise InputError(f"{path}: reading .xlsx files needs openpyxl", "pip install 'mt-train[data]'")
     try:
         with explain_read_errors(path):
             _refuse_unsafe(path)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from mt.data.sentence_format import framed
+from mt.data.sentence_format import NO_TAGS, Tags, framed
 from mt.data.tokenizer import EOS, SOS, SOS_ID, SPACE, BpeTokenizer, TokenizerPair
 from mt.decoding.candidates import Candidate
 from mt.model.build import TranslationModel
@@ -39,8 +39,14 @@ class Attention:
         return self.weights.mean(dim=(0, 1))
 
 
-def read_attention(model: TranslationModel, tokenizers: TokenizerPair, candidate: Candidate) -> list[Attention]:
-    """Run each part of a translation through the model that made it, and return its attention to the source."""
+def read_attention(
+    model: TranslationModel, tokenizers: TokenizerPair, candidate: Candidate, tags: Tags = NO_TAGS
+) -> list[Attention]:
+    """Run each part of a translation through the model that made it, and return its attention to the source.
+
+    The `tags` are those of its direction: a candidate's sources have them, its targets do not.
+    """
+    parts = [(part.source, tags.target(part.target)) for part in candidate.parts]
     return [
         Attention(
             tokenizers.source.tokens(framed(source, model.source_format)),
@@ -48,7 +54,7 @@ def read_attention(model: TranslationModel, tokenizers: TokenizerPair, candidate
             attention_weights(model, source, target),
             model.is_guided,
         )
-        for source, target, _ in candidate.parts
+        for source, target in parts
     ]
 
 

@@ -19,14 +19,16 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from command import mt
+from config_helpers import SMALLEST
 from data_helpers import write_lines as write
 from engine_helpers import reseal
 from mt.cli.compare import compare as compare_command
+from mt.config import parse_config
 from mt.data.eval_texts import EvalText
 from mt.errors import MachineError
 from mt.extras.comparison.results import compare, comparison_text, marked_differences, sentence_differences
 from mt.extras.comparison.significance import System, paired_tests
-from mt.extras.comparison.systems import Comparison
+from mt.extras.comparison.systems import Comparison, _not_scored
 from mt.storage.run_dir import RunDir
 
 WORDS = "der die das Mann Frau Hund Ball läuft spielt rot blau auf im Haus Garten und mit".split()
@@ -253,6 +255,11 @@ def test_a_file_may_be_called_reference_and_cannot_control_the_terminal(two_runs
     texts = [line.split("reference: ")[1] for line in worst if "reference: " in line]
     assert len(texts) == 2
     assert texts[0] in (two_runs / "runs" / "b" / "eval" / "test.reference").read_text().splitlines()
+
+
+def test_paths_in_the_suggested_command_are_quoted() -> None:
+    error = _not_scored(Path("runs/a b"), Path("x"), "my set", parse_config(SMALLEST, "x.yaml").data)
+    assert "mt eval --model 'runs/a b' --source 'my set.en' --reference 'my set.de'`" in error.hint
 
 
 @pytest.mark.parametrize("name", ["test_2016", "testimony", "other"])

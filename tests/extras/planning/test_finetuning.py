@@ -142,7 +142,7 @@ def test_it_trains(tuned: Path, tmp_path: Path) -> None:
             ["--from", "runs/two", *TRAIN, "--target-lang", "de"],
             "--target-lang: de, but runs/two translates into xx, yy",
         ),
-        (["--from", "runs/two", "--train", "new.yy", "new.en"], "--source-lang: yy, but runs/two translates from en"),
+        (["--from", "runs/two", "--train", "new.yy", "new.en"], "from yy into en, but the model translates from en"),
         ([*TRAIN, "--general", "general.en", "general.yy"], "--general is for fine-tuning"),
         (
             ["--from", "runs/two", *TRAIN, "--general", "general.en", "new.yy"],

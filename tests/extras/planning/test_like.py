@@ -384,6 +384,14 @@ def test_bad_files_are_refused_with_their_line(
     assert "\n" not in caught.value.message
 
 
+def test_the_command_for_a_configuration_of_ours_is_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "a b"
+    path.write_text("name: x\ndata: {source_lang: en}\n")
+    with pytest.raises(InputError) as caught:
+        convert_config(path, {}, "x")
+    assert caught.value.hint == f"train with it: mt train --config '{path}'"
+
+
 def test_wrong_options_are_refused(tiny: Path) -> None:
     for arguments, message in (
         (["--like", "gone.yaml"], "gone.yaml: no such file"),

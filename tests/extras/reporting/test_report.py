@@ -98,6 +98,9 @@ def test_an_extended_training_has_a_report(run: Path) -> None:
     assert "This training goes on; it is at step 360 of at most 300" in text
     assert "The scores are those of the model made after step 300." in text
     assert "time in training" not in text
+    config = RunDir(run).config
+    config.write_text(config.read_text().replace("  minutes: null", "  minutes: 5"))
+    assert "This training goes on; it is at step 360. The scores" in report_text(run), "max_steps is no limit"
 
 
 def test_a_run_without_its_data_or_unfinished_has_a_report(run: Path) -> None:

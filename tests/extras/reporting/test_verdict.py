@@ -12,6 +12,7 @@ from command import mt
 from html_helpers import checked
 from mt.api.runs import Run
 from mt.config import dump_config, parse_config
+from mt.errors import InputError
 from mt.extras.reporting.report import report_html
 from mt.extras.reporting.run_data import read_run_data
 from mt.extras.reporting.verdict import BANDS, CHECKS, Verdict, judge
@@ -42,7 +43,9 @@ def rewrite_scores(run: RunDir, **values: float) -> None:
 
 def rewrite_curve(run: RunDir, curve: list[tuple[int, float]], epoch: int) -> None:
     events: list[dict[str, Any]] = [{"event": "start", "step": 0}]
-    events += [{"event": "validation", "step": step, "epoch": epoch, "bleu": bleu} for step, bleu in curve]
+    events += [
+        {"event": "validation", "step": step, "epoch": epoch, "bleu": bleu, "loss": step} for step, bleu in curve
+    ]
     run.metrics.write_text("".join(json.dumps(event) + "\n" for event in events))
 
 
@@ -129,15 +132,19 @@ def test_few_passes_and_a_rising_curve_ask_for_more_steps(run: RunDir) -> None:
         ({"max_steps": 24}, []),
         ({"max_steps": 24, "minutes": 5}, ["minutes"]),
         ({"max_steps": 90, "minutes": 5, "max_epochs": 2}, ["minutes", "max_epochs"]),
-        ({"max_steps": 90}, ["patience"]),
+        ({"max_steps": 90, "patience": 1}, ["patience"]),
+        ({"max_steps": 90, "patience": 1, "minutes": 5}, ["minutes", "patience"]),
+        ({"max_steps": 24, "patience": 2}, []),
+        ({"max_steps": 90, "patience": 2, "best_metric": "loss", "max_epochs": 2}, ["max_epochs", "patience"]),
     ],
 )
 def test_going_on_lifts_the_limits_that_ended_the_training(run: RunDir, changes: dict, lifted: list[str]) -> None:
     config = parse_config(run.config.read_text(), "x.yaml", [f"training.{key}={n}" for key, n in changes.items()])
     run.config.write_text(dump_config(config))
-    rewrite_curve(run, [(8, 10.0), (16, 19.0), (24, 21.5)], epoch=20)
+    rewrite_scores(run, bleu=22.0)
+    rewrite_curve(run, [(8, 10.0), (16, 21.5), (24, 20.5)], epoch=0)  # and the loss rises
     *others, last = re.findall(r"--set training\.(\S+)", verdict_of(run).advice)
-    assert (others, last) == ([f"{key}=null" for key in lifted], "max_steps=48")
+    assert (others, last) == ([f"{key}=null" for key in lifted], "max_steps=480")
     parse_config(dump_config(config), "x.yaml", [f"training.{each}" for each in (*others, last)])
 
 
@@ -146,7 +153,18 @@ def test_length(run: RunDir, ratio: float, shown: str) -> None:
     rewrite_scores(run, length_ratio=ratio)
     [reason] = reasons_of(run)
     assert shown in reason
-    assert "--tune-length-penalty" in verdict_of(run).advice
+    command = f"mt eval --model {run.root} --tune-length-penalty"
+    assert verdict_of(run).advice == f"another length penalty: {command}"
+    moved = run.root.rename(run.root.with_name("a b"))
+    assert f"mt eval --model '{moved}' --tune" in verdict_of(RunDir(moved)).advice
+
+
+def test_a_damaged_score_file_names_the_command_for_its_run(run: RunDir) -> None:
+    moved = RunDir(run.root.rename(run.root.with_name("a b")))
+    (moved.scores / "test.json").write_text("{}")
+    with pytest.raises(InputError) as caught:
+        read_run_data(moved)
+    assert caught.value.hint == f"score it again: mt eval --model '{moved.root}'"
 
 
 def test_copies_and_loops(run: RunDir) -> None:

@@ -8,6 +8,7 @@ https://aclanthology.org/P17-2061.
 import time
 from bisect import bisect
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -77,15 +78,25 @@ class Start:
         except InputError as error:
             raise InputError(f"--from {error.message}", error.hint) from None
 
-    def languages(self, source: str | None, target: str | None) -> tuple[str, str]:
+    def languages(self, source: str | None, target: str | None, has_order: bool = True) -> tuple[str, str]:
         """Return the model's codes of the languages of a text; None is the only one that it knows.
+
+        Args:
+            has_order: False swaps the languages if the model translates only in the other direction.
 
         Raises:
             InputError: it does not know one of them.
         """
         data = self.config.data
-        source = self._language("--source-lang", source, data.source_lang)
-        return source, self._language("--target-lang", target, data.target_lang)
+        try:
+            known = self._language("--source-lang", source, data.source_lang)
+            return known, self._language("--target-lang", target, data.target_lang)
+        except InputError:
+            if has_order or source is None or target is None:
+                raise
+            with suppress(InputError):
+                return self.languages(target, source)
+            raise
 
     def _language(self, option: str, wanted: str | None, known: Sequence[str]) -> str:
         if wanted in known:

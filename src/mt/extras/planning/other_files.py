@@ -39,7 +39,9 @@ def read_options(path: Path) -> tuple[str, dict[str, Option]]:
     tree = parse_yaml(content, file)
     leaves = dict(_leaves(tree, (), tree.root)) if isinstance(tree.root, dict) else {}
     if "data.source_lang" in leaves:
-        raise InputError(f"{file} is a configuration of mt already", f"train with it: mt train --config {file}")
+        raise InputError(
+            f"{file} is a configuration of mt already", f"train with it: mt train --config {shlex.quote(file)}"
+        )
     unsectioned = {_SECTIONS.sub("", name, count=1): option for name, option in leaves.items()}
     readings = {**dict.fromkeys(tables()["toolkits"], leaves), "OpenNMT-py or Eole": unsectioned}
     known = {name: sum(knows(name, key) for key in keys) for name, keys in readings.items()}

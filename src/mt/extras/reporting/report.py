@@ -94,7 +94,9 @@ def _subtitle(data: RunData) -> str:
 
 
 def _headline(data: RunData) -> str:
-    state = f"it is at step {data.steps:,} of at most {data.config.training.max_steps:,}"
+    training = data.config.training
+    most = f" of at most {training.max_steps:,}" if training.minutes is None else ""  # which replans the steps
+    state = f"it is at step {data.steps:,}{most}"
     if not data.manifest:
         return headline("warning", f"This training has not finished; {state}.")
     if data.has_newer_steps:
@@ -262,8 +264,9 @@ def _attention(data: RunData) -> str:
         split = "valid" if data.config.data.test is None else "test"
         for text in read_texts(data.run, split, data.config.data):
             sources = [source for source in text.sources if len(source) <= _MAP_CHARACTERS][:_MAPS]
-            for [candidate] in opened.translator.for_text(text).translate(sources, opened.settings.search):
-                attentions += read_attention(opened.model, opened.tokenizers, candidate)
+            into = opened.translator.for_text(text)
+            for [candidate] in into.translate(sources, opened.settings.search):
+                attentions += read_attention(opened.model, opened.tokenizers, candidate, into.tags)
     except MtError as error:
         log.warning("the report has no attention maps: %s", error.message)
         return ""

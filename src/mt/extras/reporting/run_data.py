@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ def _test_sets(run: RunDir) -> Iterator[TestSet]:
     path = run.scores / "test.json"
     if not path.is_file():
         return
-    remedy = f"score it again: mt eval --model {run.root}"
+    remedy = f"score it again: mt eval --model {quote(str(run.root))}"
     with _report_damage(path, remedy):
         results: Sequence[dict[str, Any]] = json.loads(path.read_bytes())["results"]
         kinds = [

@@ -7,6 +7,7 @@ number is this project's own.
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from shlex import quote
 from typing import NamedTuple
 
 from mt.config import Builtin
@@ -20,6 +21,7 @@ _LOOP = re.compile(r"([^\W\d_].{1,39}?)\1{3}")
 class Facts:
     """The measurements that a verdict rests on; None where a run does not have them."""
 
+    run: str  # its folder, quoted for a shell
     bleu: float  # mean over the directions; over the trained ones, if there are others
     pairs: int | None
     passes: int | None  # complete ones
@@ -126,7 +128,7 @@ CHECKS = (
     Check(
         lambda f: not 0.9 <= f.ratio <= 1.1,
         "the translations have {ratio:.0%} of the length of the references",
-        "another length penalty: mt eval --tune-length-penalty",
+        "another length penalty: mt eval --model {run} --tune-length-penalty",
         "Papineni et al. 2002; Murray and Chiang 2018",
     ),
     Check(
@@ -169,10 +171,13 @@ def _facts(data: RunData, tests: list[TestSet]) -> Facts:
     bleu = trained or [test.scores["bleu"] for test in tests]
     training = data.config.training
     limits = [key for key in ("minutes", "max_epochs") if getattr(training, key) is not None]
-    if not limits and data.steps < training.max_steps:  # only patience ends a training without these so early
-        limits = ["patience"]
+    sign, key = (1, "bleu") if training.best_metric == "bleu" else (-1, "loss")
+    scores = [sign * e[key] for e in data.of_kind("validation") if e["step"] and e.get(key) is not None]
+    if training.patience and scores and len(scores) - 1 - scores.index(max(scores)) >= training.patience:
+        limits.append("patience")
     wrong = [test.scores["wrong_language"] for test in tests if "wrong_language" in test.scores]
     return Facts(
+        run=quote(str(data.run.root)),
         bleu=sum(bleu) / len(bleu),
         pairs=pairs,
         passes=passes,
