@@ -5,8 +5,10 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from mt.bundle.model_card import direction_options
 from mt.config import load_config
 from mt.errors import InputError, MtError
 from mt.extras.reporting.run_data import read_history, read_run_data
@@ -155,6 +157,18 @@ def find_run(name: str | Path, runs: str | Path = "runs") -> Run:
     known = ", ".join(run.name for run in list_runs(runs))
     hint = f"known: {known}" if known else pipelines_hint(Path(runs)) or f"{runs} holds no run"
     raise InputError(f"{name}: there is no such run", hint)
+
+
+def next_command(run: Run, state: str) -> str:
+    """Return the command to continue with after a run in a state of `Run.facts`; empty if it is damaged."""
+    config = RunDir(run.path).config
+    if state == "finished":
+        return f'mt translate --model {quote(str(run.path))} {direction_options(load_config(config))}"..."'
+    if state == "damaged":
+        return ""
+    runs, usual = run.path.absolute().parent, Path(os.environ.get("MT_RUNS") or "runs").absolute()
+    elsewhere = "" if runs == usual else f" --runs {quote(str(runs))}"
+    return f"its `mt train` command continues it, or mt train --config {quote(str(config))}{elsewhere}"
 
 
 def _is_run(path: Path) -> bool:

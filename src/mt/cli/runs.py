@@ -1,11 +1,8 @@
 """`mt runs` and `mt report`."""
 
 import json
-import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import click
@@ -55,7 +52,7 @@ def show(context: click.Context, name: Path, runs: Path) -> None:
 
     Example: mt runs show demo
     """
-    from mt.api.runs import find_run
+    from mt.api.runs import find_run, next_command
 
     if context.get_parameter_source("runs") is not ParameterSource.COMMANDLINE:
         runs = context.obj or runs  # `mt runs --runs DIR show NAME`, whatever MT_RUNS says
@@ -73,7 +70,9 @@ def show(context: click.Context, name: Path, runs: Path) -> None:
         lines.append(f"{each['method']}{origin} into {each['target_lang']}{zero_shot}: BLEU {bleu}")
     files = {"configuration": run.path / "config.yaml", "model": run.model, "report": run.report}
     lines += [f"{title}: {path}" for title, path in files.items() if path.exists()]
-    print_result("\n".join([*lines, *_next_command(run.path, facts["state"])]))
+    if command := next_command(run, facts["state"]):
+        lines.append(f"next: {command}")
+    print_result("\n".join(lines))
 
 
 @click.command()
@@ -100,20 +99,6 @@ def report(run: Path | None, output: Path | None, runs: Path) -> None:
     refuse_pipeline(folder)
     refuse_inputs([output], (path for path in folder.rglob("*") if path.suffix != ".html"))  # but earlier reports
     print_result(str(write_report(RunDir(folder), output)))
-
-
-def _next_command(run: Path, state: str) -> Iterator[str]:
-    """Yield what to do next with a run, unless it is damaged."""
-    from mt.bundle.model_card import direction_options
-    from mt.config import load_config
-
-    config = run / "config.yaml"
-    if state == "finished":
-        yield f'next: mt translate --model {quote(str(run))} {direction_options(load_config(config))}"..."'
-    elif state == "unfinished":
-        runs, usual = run.absolute().parent, Path(os.environ.get("MT_RUNS") or "runs").absolute()
-        elsewhere = "" if runs == usual else f" --runs {quote(str(runs))}"
-        yield f"next: its `mt train` command continues it, or mt train --config {quote(str(config))}{elsewhere}"
 
 
 def _languages(facts: dict[str, Any], separator: str, between: str) -> str:
