@@ -4,8 +4,6 @@ A file is translated line by line, so that input and output together are a train
 resumes where it stopped.
 """
 
-import hashlib
-import json
 from dataclasses import asdict
 from itertools import islice, repeat
 from pathlib import Path
@@ -17,7 +15,7 @@ from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Translator
 from mt.errors import InputError
 from mt.metrics.pairwise import utility_for
-from mt.storage.manifest import sha256
+from mt.storage.manifest import sha256, stage_key
 from mt.storage.output_path import refuse_inputs
 from mt.storage.resumable_file import ResumableFile
 from mt.text.compressed import refuse_compressed
@@ -61,9 +59,8 @@ def synthesize(
             f"{references} has {found:,} lines, {source} has {n_lines:,}", "give the input's own references"
         )
     digests = {path: sha256(path) for path in (source, references) if path is not None}
-    content = [model_key, asdict(options), tag, references is None, *digests.values()]
+    key = stage_key(model_key, asdict(options), tag, references is None, *digests.values())
     utility = utility_for("bleu", translator.target_lang)
-    key = hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
     with ResumableFile(output, key) as file, progress(total=n_lines, unit="line", desc="translating") as bar:
         if file.lines:
             log.info("%s: resuming after line %d of %d", output, file.lines, n_lines)
@@ -78,12 +75,16 @@ def synthesize(
             ]
             file.append([f"{tag} {text}" if tag and text else text for text in texts])
             bar.update(len(block))
-        for path, digest in digests.items():
-            with explain_read_errors(path):
-                if sha256(path) != digest or file.lines != n_lines:
-                    raise InputError(f"{path}: changed while it was read", "run the same command again")
+        _refuse_changed(digests, file.lines == n_lines)
         file.finish()
     return n_lines
+
+
+def _refuse_changed(digests: dict[Path, str], is_complete: bool) -> None:
+    for path, digest in digests.items():
+        with explain_read_errors(path):
+            if sha256(path) != digest or not is_complete:
+                raise InputError(f"{path}: changed while it was read", "run the same command again")
 
 
 def _count_lines(path: Path) -> int:
