@@ -36,6 +36,19 @@ def test_a_mistake_in_a_line_ends_nothing(capsys: pytest.CaptureFixture[str], mo
     assert "must be real number" in capsys.readouterr().err
 
 
+def test_trainings_of_two_threads_share_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "propagate", True)
+    before = log.level
+    first, second = logged_to(tmp_path / "a"), logged_to(tmp_path / "b")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    log.debug("late")
+    second.__exit__(None, None, None)
+    assert (log.propagate, log.level) == (True, before)
+    assert [len((tmp_path / name).read_text().splitlines()) for name in "ab"] == [0, 1]
+
+
 def test_a_programs_own_log_keeps_its_level(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

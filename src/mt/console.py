@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,10 @@ def set_up_logging(verbose: bool = False) -> None:
     log.propagate = False
 
 
+# The open log files of trainings, which threads may run at once; closing the last one restores the usual log.
+_files, _usual, _lock = list[logging.Handler](), contextlib.ExitStack(), threading.Lock()
+
+
 @contextlib.contextmanager
 def logged_to(path: Path) -> Iterator[None]:
     """Append everything that is logged in the `with` block to a file, terminal or not, details included.
@@ -72,24 +77,33 @@ def logged_to(path: Path) -> Iterator[None]:
         return
     handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk is reported elsewhere
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    handlers: list[logging.Handler] = [handler]
-    level, propagate = log.level, log.propagate
-    if propagate:  # handlers above get records of any level, so they would get all details
-        passed = logging.Handler(log.getEffectiveLevel())
-        passed.emit = logging.getLogger().callHandlers  # type: ignore[method-assign]
-        handlers.append(passed)
-    log.propagate = False
-    log.setLevel(logging.DEBUG)
-    for each in handlers:
-        log.addHandler(each)
+    with _lock:
+        if not _files:
+            _give_details()
+        _files.append(handler)
+        log.addHandler(handler)
     try:
         yield
     finally:
-        for each in handlers:
-            log.removeHandler(each)
-        log.setLevel(level)
-        log.propagate = propagate
+        with _lock:
+            _files.remove(handler)
+            log.removeHandler(handler)
+            if not _files:
+                _usual.close()
         handler.close()
+
+
+def _give_details() -> None:
+    """Let the log give all details to its handlers, but to those of the program no more than before."""
+    _usual.callback(log.setLevel, log.level)
+    if log.propagate:  # handlers above get records of any level
+        passed = logging.Handler(log.getEffectiveLevel())
+        passed.emit = logging.getLogger().callHandlers  # type: ignore[method-assign]
+        log.addHandler(passed)
+        _usual.callback(log.removeHandler, passed)
+        _usual.callback(setattr, log, "propagate", True)
+    log.propagate = False
+    log.setLevel(logging.DEBUG)
 
 
 def progress(**options: Any) -> "tqdm[Any]":

@@ -267,6 +267,7 @@ EPOCHS = "training.max_steps=9999 training.max_epochs=8 training.bidirectional_e
         ("data.temperature=2", "data.temperature"),
         ("decoding.tune_length_penalty=true decoding.beam_size=1", "decoding.tune_length_penalty"),
         ("decoding.tune_length_penalty=true", ""),
+        ("decoding.shortlist=50 model.target_tag=target", "decoding.shortlist"),
         (f"{GIVEN} tokenizer.vocab_size=500 tokenizer.train_pairs=9", "tokenizer.vocab_size tokenizer.train_pairs"),
         (GIVEN, ""),
     ],

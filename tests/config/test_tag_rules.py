@@ -16,7 +16,6 @@ TWO_TARGETS = (
     ("changes", "key", "words"),
     [
         (("model.target_tag=target", "tokenizer.shared=false"), "model.target_tag", "set tokenizer.shared: true"),
-        (("model.target_tag=target", "decoding.shortlist=5"), "decoding.shortlist", "is never used where each"),
         (("model.target_tag=none", *TWO_TARGETS), "model.target_tag", "which target language is wanted"),
         (("augmentation.terms=0.3", "data.source_lang=zh"), "augmentation.terms", "zh is written without"),
         (("augmentation.terms=0.3", "data.target_lang=jpn_Jpan"), "augmentation.terms", "jpn_Jpan is written without"),

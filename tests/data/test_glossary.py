@@ -173,6 +173,9 @@ def test_unusable_patterns() -> None:
         ("https://пример.рф/путь?а=б http://a.org/مرحبا https://a.org/%D0%BF%20x", [
             "https://пример.рф/путь?а=б", "http://a.org/مرحبا", "https://a.org/%D0%BF%20x",
         ]),
+        ("예/yes/no /usr/bin", ["/usr/bin"]),
+        ("'https://a.org','https://b.org' of https://c.org's", ["https://a.org", "https://b.org", "https://c.org"]),
+        ("https://a.org/users/{id} **https://a.org**and", ["https://a.org/users/{id}", "https://a.org"]),
         ("https://a.org/Mercury_(planet), (see https://a.org/b)", ["https://a.org/Mercury_(planet)", "https://a.org/b"]),
         ("(https://a.org/b_(c).) [www.a.org](https://a.org/(b)/c)", [
             "https://a.org/b_(c)", "www.a.org", "https://a.org/(b)/c",
@@ -186,7 +189,18 @@ def test_text_that_is_the_same_in_all_languages(text: str, spans: list[str]) -> 
 
 
 @pytest.mark.parametrize(
-    "text", ["a" * 100_000, "a_" * 50_000, "a@b." * 30_000, "https://" + "a(" * 50_000, "www." * 25_000, "我a" * 50_000]
+    "text",
+    [
+        "a" * 100_000,
+        "a_" * 50_000,
+        "a@b." * 30_000,
+        "https://" + "a(" * 50_000,
+        "www." * 25_000,
+        "我a" * 50_000,
+        "https://" + "{a}" * 30_000,
+        "https://" + "{" * 100_000,
+        "https://" + "{a" * 50_000,
+    ],
 )
 def test_time_is_linear(text: str) -> None:
     start = time.monotonic()

@@ -34,7 +34,7 @@ def train(config: ConfigLike, *, runs: str | Path = "runs", progress: Listener |
         progress: called with each event of `Run.history` as it happens; an exception in it ends the training, which
             the same call then resumes from its last checkpoint.
         **overrides: values that replace the configuration's: `training={"max_steps": 100}`, or
-            `**{"training.max_steps": 100}`.
+            `**{"training.max_steps": 100}`; likewise a source as a whole, or `**{"data.train.weight": 2}` of it.
 
     Raises:
         InputError: the configuration or the data are wrong; one message lists all problems.

@@ -166,8 +166,14 @@ def _find_texts(options: dict[str, Any], given: dict[str, Any], asks: bool) -> l
     _complete_names(options, given, asks)
     chosen = _languages(options)
     if chosen != found:  # they decide which column or file is the source
+        sources = options["train"]
         options |= {"train": [tuple(paths)] if asks else texts, "opus": opus}
-        _inspect_training(options, given | chosen, asks=False)
+        try:
+            _inspect_training(options, given | chosen, asks=False)
+        except InputError:
+            if not asks or list(chosen.values()) == [*reversed(found.values())]:
+                raise
+            options["train"] = sources  # another language than a name says, as `sh` for a text named `.hr`
     return paths
 
 

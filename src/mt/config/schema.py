@@ -138,9 +138,6 @@ class Config(Section):
         if target_tag == "target" and not self.tokenizer.shared:
             reason = "the target's own vocabulary has no tags; set tokenizer.shared: true, or target_tag: source"
             yield Rule(("model.target_tag", "tokenizer.shared"), reason)
-        if target_tag == "target" and self.decoding.shortlist > 0:
-            reason = "is never used where each translation begins with a tag (model.target_tag: target); set it to 0"
-            yield Rule(("decoding.shortlist", "model.target_tag"), reason)
         if target_tag == "none" and len(data.pairs) > len(data.source_lang):
             reason = "nothing says which target language is wanted, and there are several; set it to source or target"
             yield Rule(("model.target_tag", "data.target_lang"), reason)
@@ -235,6 +232,7 @@ def unused_keys(config: Config) -> Iterator[str]:
         ("data", "temperature", len(config.data.train) == 1, "with a single source in data.train"),
         ("training", "init_tokenizer", not training.init_from, "without a model to start from (training.init_from)"),
         ("decoding", "tune_length_penalty", config.decoding.beam_size == 1, "with a beam of 1 (decoding.beam_size)"),
+        ("decoding", "shortlist", config.model.target_tag == "target", "with model.target_tag: target"),
         ("tokenizer", "vocab_size", *given),
         ("tokenizer", "train_pairs", *given),
     )

@@ -229,5 +229,5 @@ def _cell(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, str):  # control characters are escaped, such as the CR of a line break
-        return re.sub("_x([0-9A-Fa-f]{4})_", lambda code: chr(int(code[1], 16)), value)
+        return re.sub("_x00(5[Ff]|[01][0-9A-Fa-f])_", lambda code: chr(int(code[1], 16)), value)
     return "" if value is None else str(value) if isinstance(value, int | float) else value

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from mt.data.tokenizer import normalized
 from mt.text.languages import is_spaced
-from mt.text.words import EMAIL, GLUED, ID_CHAR, IN_WORD, URL
+from mt.text.words import EMAIL, GLUED, ID_CHAR, IN_WORD, UNSPACED, URL
 
 _EMOJI = r"\U0001F000-\U0001FAFF\u2300-\u23FF\u2600-\u27BF\u2B00-\u2BFF"
 _IN_EMOJI = rf"{_EMOJI}\uFE0F\u200D\u20E3\U000E0020-\U000E007F"  # with selectors, joiners, keys and flags' letters
@@ -21,13 +21,14 @@ SPANS = re.compile(
             rf"`(?!{_QUOTED})[^`\s][^`]*`",
             rf"\{{\w*\}}|</?\w+/?>|%(?<!{_W}%)[a-z](?!{_W})|[@#$](?<!{_W}.)(?<![@#$].)[A-Za-z_]{_W}*",
             rf"--(?<![^\s{GLUED}]--)[a-z](?:{_W}|-)+(?![^\s.,;:!?)={GLUED}])|[A-Z](?<!{_W}.)[A-Z]+-\d+(?!{_W})",
-            rf"/(?<!{_W}/)(?<!//){_W}+(?:/(?:{_W}|\.)+)+|(?<!{_W}){_W}+(?:\(\)|_{_W}+)",
+            rf"/(?<![^\W{UNSPACED}]/)(?<!//){_W}+(?:/(?:{_W}|\.)+)+|(?<!{_W}){_W}+(?:\(\)|_{_W}+)",
             r"(?<![\w.,:/-])(?:\d{4}-\d{2}-\d{2}|#?\d+(?:[.,:]\d+)+%?|#?\d+%|#\d+|\d{2,})(?![\w%]|[.,:/-]\d)",
         ]
     )
 )
 """Text that is the same in all languages: URLs, e-mail addresses, emoji, code, and numbers but small ones."""
 _WITHIN_WORD = re.compile(f"[{IN_WORD}]{{2}}")
+_GLUED_EDGE = re.compile(f"[{GLUED}][^{GLUED}]|[^{GLUED}][{GLUED}]")  # as of a Korean particle behind an address
 
 
 class Term(NamedTuple):
@@ -75,7 +76,7 @@ def is_whole_word(text: str, start: int, end: int) -> bool:
 
 
 def _joined(edge: str) -> bool:
-    return _WITHIN_WORD.fullmatch(edge) is not None
+    return _WITHIN_WORD.fullmatch(edge) is not None and not _GLUED_EDGE.fullmatch(edge)
 
 
 class Terms:

@@ -16,11 +16,13 @@ GLUED = rf"{UNSPACED}\u3000-\u303f\uac00-\ud7af\uff00-\uffef"
 """Characters that may stand beside an address or code without a space, for use in a set: Korean has particles there."""
 ID_CHAR = rf"[^\W{GLUED}]"
 """A character of an identifier: a letter, a digit or `_` that is not in `GLUED`."""
-_BRACKETED = rf"\([^\s<>\"(){GLUED}]*\)"
+_BRACKETED = rf"(?:\([^\s<>\"'`(){GLUED}]*\)|\{{+[^\s<>\"'`{{}}{GLUED}]*\}}+)"
 URL = (
     rf"(?=[hfw])(?<![^\W_{GLUED}])(?:(?:https?|ftp)://|www\.)"
-    rf"(?:[^\s<>\"(\]{GLUED}]|\](?!\()|{_BRACKETED})*(?:{_BRACKETED}|[^\s<>\"'.,;:!?()\]}}»”{GLUED}])"
+    rf"(?:(?!\*\*|~~)[^\s<>\"'`({{}}\]{GLUED}]|\](?![(\[])|{_BRACKETED})*"
+    rf"(?:{_BRACKETED}|(?!\*\*|~~)[^\s<>\"'`.,;:!?(){{}}\]\\»”{GLUED}])"
 )
+"""An address, without the punctuation behind it, or the marks of Markdown."""
 EMAIL = rf"(?<!{ID_CHAR})(?<![.+-])(?:{ID_CHAR}|[.+-])++@(?:{ID_CHAR}|-)+(?:\.(?:{ID_CHAR}|-)+)+"
 # With its variation and skin colour, and what is joined to it in an emoji
 _MARK = rf"[^\w\s](?:[{_SIGNS}\ufe0f\U0001f3fb-\U0001f3ff]|(?<=\u200d)[^\w\s])*"

@@ -62,7 +62,7 @@ def test_the_sample_is_in_the_order_of_the_document_and_comes_first() -> None:
     ["%s", "%d", "%1$s", "%-5.2f", "%%", "%(name)s", "%*d", "%zu", "{}", "{name}", "{0}", "{{x}}", "${x}", "$HOME",
      "&amp;", "&#38;", "<b>", "</a>", "`code x`", "{% if x %}", "%{name}", "%n", "%Ln", "%1", "%L1", 
      "<0>", "</0>", "<1/>", "https://example.org/a?b=c", "a.b@example.org",
-     "https://example.org/a_(b)"],
+     "https://example.org/a_(b)", "https://example.org/users/{id}", "%1@"],
 )  # fmt: skip
 def test_each_placeholder_survives_a_model_that_loses_it(mark: str) -> None:
     assert of(f"open {mark} now", "auf nun", "auf", "nun") == f"auf {mark} nun"

@@ -59,6 +59,12 @@ def test_typed_languages_choose_the_source_text(name: str, source: str) -> None:
     assert read(found) == [(TEXT[source[:2]], TEXT[target])]
 
 
+def test_another_language_than_a_name_says_may_be_typed() -> None:
+    found = settled([], ["a.en", "a.de", "en", "gsw", ""])
+    assert found["target_lang"] == "gsw"
+    assert read(found) == [(TEXT["en"], TEXT["de"])]
+
+
 def test_typed_languages_contradict_the_names_of_files() -> None:
     assert read(settled([], ["a.en", "a.de", "en", "de", ""])) == [(TEXT["en"], TEXT["de"])]
     with pytest.raises(InputError, match="from en into de, but the model translates from de into en"):

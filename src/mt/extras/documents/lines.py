@@ -132,7 +132,7 @@ def _located(
     spans = []
     for number, content in enumerate(contents, first):
         # Tabs before it have become spaces; in a cell of a table bars are escaped.
-        pattern = re.compile(re.escape(content.lstrip()).replace(r"\|", r"\\?\|"))
+        pattern = re.compile(re.escape(content.lstrip(" \t")).replace(r"\|", r"\\?\|"))
         match = pattern.search(source, positions[number], lines[number][2]) if number < len(lines) else None
         if match is None:
             return []
