@@ -13,8 +13,8 @@ import yaml
 import mt
 from command import mt as command
 from conftest import TWO_LANGUAGES
+from mt.api.runs import Run, next_command
 from mt.api.training import _flat, _json, read_config
-from mt.cli.runs import _next_command
 from mt.config import PairFiles
 from mt.storage.run_dir import RunDir
 
@@ -158,14 +158,13 @@ def test_the_next_command_of_a_run_can_be_typed(tmp_path: Path, monkeypatch: pyt
         run = RunDir(Path(runs, "two"))
         run.root.mkdir(parents=True)
         run.config.write_text(TWO_LANGUAGES)
-        [unfinished] = _next_command(run.root, "unfinished")
+        unfinished = next_command(Run(run.root), "unfinished")
         assert unfinished.endswith(f"mt train --config {quote(str(run.config))}{option}")
-        [finished] = _next_command(run.root, "finished")
-        assert finished == f'next: mt translate --model {quote(str(run.root))} --to xx "..."'
+        finished = next_command(Run(run.root), "finished")
+        assert finished == f'mt translate --model {quote(str(run.root))} --to xx "..."'
     monkeypatch.setenv("MT_RUNS", "my runs")
-    [here] = _next_command(run.root, "unfinished")
-    assert "--runs" not in here
-    assert list(_next_command(run.root, "damaged")) == []
+    assert "--runs" not in next_command(Run(run.root), "unfinished")
+    assert next_command(Run(run.root), "damaged") == ""
 
 
 def test_the_runs_of_a_pipeline_are_named(tmp_path: Path) -> None:
