@@ -94,7 +94,7 @@ def logged_to(path: Path) -> Iterator[None]:
 
 
 def _give_details() -> None:
-    """Let the log give all details to its handlers, but to those of the program no more than before."""
+    """Give all details to the handlers of the log, and those of the program above no more than before."""
     _usual.callback(log.setLevel, log.level)
     if log.propagate:  # handlers above get records of any level
         passed = logging.Handler(log.getEffectiveLevel())

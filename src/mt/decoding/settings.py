@@ -75,7 +75,7 @@ class TranslationSettings:
             max_positions=_max_positions(config),
             batch_tokens=decoding.batch_tokens,
             compute_type=decoding.compute_type,
-            shortlist=decoding.shortlist > 0 and config.model.target_tag != "target",  # no prefix has shortlists
+            shortlist=decoding.shortlist > 0 and config.model.target_tag != "target",  # not behind a forced tag
             search=search,
             source_lang=",".join(config.data.source_lang),
             source_format=config.model.source_format,
