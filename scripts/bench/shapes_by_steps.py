@@ -4,9 +4,9 @@
         --step-seconds 0.636 0.77 1.11 --pass-steps 337 --jobs 16 --set training.device=cuda training.cuda_graphs=true
 
 So a GPU can say in minutes what is worth training on a CPU for hours. `--step-seconds` is what a step of each of the
-first shapes takes there; `--pass-steps`, how many steps read the text once. The folder has train, valid and test in
-both languages. Each training has the configuration that `mt init` would write for the shape and the time. Prints BLEU
-with beam search on the test set, of each seed. Goes on where it stopped.
+first shapes takes there, 0 leaves a shape out; `--pass-steps`, how many steps read the text once. The folder has train,
+valid and test in both languages. Each training has the configuration that `mt init` would write for the shape and the
+time. Prints BLEU with beam search on the test set, of each seed. Goes on where it stopped.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def main() -> int:
 def _trainings(arguments: argparse.Namespace) -> Iterator[Training]:
     for minutes in arguments.minutes:
         for shape, seconds in enumerate(arguments.step_seconds):
-            for seed in range(1, arguments.seeds + 1):
+            for seed in range(1, (arguments.seeds if seconds else 0) + 1):
                 yield Training(shape, minutes, seed, rounded(60 * minutes / seconds))
 
 
