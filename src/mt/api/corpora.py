@@ -44,7 +44,7 @@ def check_corpus(
         overrides: of the form `data.max_ratio=4`.
 
     Raises:
-        InputError: a text cannot be read.
+        InputError: the configuration is wrong. A text that training would refuse sets `refused` instead.
     """
     settings = drop_missing_sources(read_config(config, overrides))
     return as_json(check.check_corpus(settings, Path(runs), examples), in_words(config, overrides))

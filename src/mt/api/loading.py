@@ -46,7 +46,8 @@ def load(
         device: auto, cpu, cuda or mps.
         shortlist: search among likely target words only; None: as the model was trained.
         runs: the folder of runs.
-        one_by_one: single sentences will come, one after another; the engine then uses all threads for each.
+        one_by_one: single sentences will come, one after another; the engine then uses all threads for each, but
+            in int8 one.
         sampling: translations will be sampled, which takes torch.
         glossary: a TSV or TBX file of terms that translations must have.
         keep: regular expressions of text to keep as it is, such as URLs, or just one.

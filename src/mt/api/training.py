@@ -38,8 +38,8 @@ def train(config: ConfigLike, *, runs: str | Path = "runs", progress: Listener |
 
     Raises:
         InputError: the configuration or the data are wrong; one message lists all problems.
-        StoppedError: Ctrl-C or SIGTERM; everything is saved.
-        DivergedError: five updates in a row were not finite.
+        StoppedError: Ctrl-C, SIGTERM or SIGHUP; everything is saved.
+        DivergedError: five updates in a row (21 in fp16) were not finite.
         MachineError: disk, memory, permissions, or no usable checkpoint.
     """
     return start(config, [f"{key}={_json(value)}" for key, value in _flat(overrides)], Path(runs), progress)

@@ -189,7 +189,8 @@ class Translator:
         """Yield `log_prob` and `tokens` of each (source, translation) under a single model on torch.
 
         `log_prob` is the natural logarithm of the translation's probability, the end of the sentence counted among the
-        `tokens`; None where the source is empty or a side is longer than the model takes.
+        `tokens`; None where the source is empty, a side is longer than the model takes, or the translation has
+        characters unknown to it.
 
         Raises:
             InputError: the engine is not torch, the model an ensemble, the language unknown, or a side is no string.

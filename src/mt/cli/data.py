@@ -171,7 +171,7 @@ def score(config: Path, output: Path, trains: bool, **given: Any) -> None:
     "--min-score",
     type=float,
     callback=number,
-    help="Leave out pairs of less evidence, in nats; above 0: rather a pair.",
+    help="Leave out pairs of less evidence, in nats; above 0, a pair is likelier than none.",
 )
 @options.force_option
 @options.debug_option

@@ -48,7 +48,9 @@ _KEYS = ("source_lang", "target_lang", "delimiter", "quoting", "header", "column
 @click.option("--columns", metavar="SRC:TGT", help="Columns of a table, by name or number.")
 @click.option("--header/--no-header", default=None, help="Whether the first row of a table names the columns.")
 @click.option("--delimiter", metavar="CHAR", help="Character between the columns of a .csv or .tsv.")
-@click.option("--quoting/--no-quoting", default=None, help="Whether double quotes around a cell are not its text.")
+@click.option(
+    "--quoting/--no-quoting", default=None, help="Whether cells may be in double quotes, as Excel writes them."
+)
 @click.option(
     "--minutes", type=click.FloatRange(1, 10_000_000), callback=number, help="Limit of the time for the whole training."
 )

@@ -31,7 +31,8 @@ class DataConfig(Section):
     train: Annotated[Sources, Field(examples=[{"source": "a", "target": "b"}])]
     """Training text: a source or a list of them."""
     valid: ValidSources = FromTrain(from_train=1000)
-    """Text that chooses the best checkpoint: a source, a list of them, or {from_train: PAIRS}."""
+    """Text that chooses the best checkpoint: a source, a list of them, or {from_train: PAIRS},
+    at most a tenth of the training text."""
     test: TestSources = FromTrain(from_train=1000)
     """Text for the final scores: as for valid; null trains without a test set."""
     max_length: Annotated[int, Field(ge=3, le=100_000)] = 256

@@ -93,9 +93,9 @@ class TrainingConfig(Section):
     """How several processes (torchrun) train together: ddp: each has the whole model; fsdp: each has a shard of it,
     for models too large for one GPU; none: they do not."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Number format of matrix products, with weights in fp32; fp16 scales the loss. auto: on a GPU bf16, or fp16 on one
-    that has no bf16; on a processor with AVX512-BF16 or AMX (listed by `lscpu`) the faster of bf16 and fp32, measured
-    at the start of the run; elsewhere fp32."""
+    """Number format of matrix products, with weights in fp32; fp16 scales the loss. auto: on a GPU bf16 or,
+    without it, fp16 where it has tensor cores; on a processor with AVX512-BF16 or AMX (listed by `lscpu`) the faster
+    of bf16 and fp32, measured at the start of the run; elsewhere fp32."""
     deterministic: bool = False
     """Whether only deterministic operators are used, so that a resume on a GPU is exact to the bit, too; slower. On a
     CPU it always is."""

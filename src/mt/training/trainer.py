@@ -108,7 +108,7 @@ class Trainer:
 
         Raises:
             StoppedError: a signal came; everything is saved.
-            DivergedError: five updates in a row were not finite.
+            DivergedError: five updates in a row were not finite; 21 in fp16.
         """
         self._session_start = time.monotonic(), self.state.step
         if not self.is_over() or self._has_unscored_steps():
