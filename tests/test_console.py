@@ -1,15 +1,18 @@
 """What reaches the terminal: lines that it cannot mistake for commands, and never an end of the work."""
 
+import io
 import logging
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from mt.cli import _as_known
-from mt.console import log, logged_to, set_up_logging
+from mt.console import log, logged_to, progress, set_up_logging
 
 
 @pytest.fixture
@@ -34,6 +37,29 @@ def test_a_mistake_in_a_line_ends_nothing(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setattr(logging, "raiseExceptions", True)
     log.handlers[0].handle(logging.makeLogRecord({"msg": "%g minutes", "args": (None,)}))
     assert "must be real number" in capsys.readouterr().err
+
+
+class _Shell(io.StringIO):
+    """A terminal without a file descriptor, as IDLE's."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def _closed() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.usefixtures("logging_as_usual")
+@pytest.mark.parametrize("stream", [None, _Shell(), SimpleNamespace(write=len), _closed()], ids=repr)
+def test_a_stream_that_is_no_terminal_shows_no_bar(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress(total=2) as bar:
+        bar.set_postfix_str("loss")
+        bar.update()
+    assert bar.disable
 
 
 def test_trainings_of_two_threads_share_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

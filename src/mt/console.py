@@ -110,9 +110,16 @@ def progress(**options: Any) -> "tqdm[Any]":
     """Return a tqdm bar on stderr, shown on a terminal only, and only on one that knows its width."""
     from tqdm import tqdm
 
-    is_terminal = sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).columns > 0
-    shown = is_terminal and log.isEnabledFor(logging.INFO)
+    shown = log.isEnabledFor(logging.INFO) and _columns(sys.stderr) > 0
     return tqdm(file=sys.stderr, disable=not shown, dynamic_ncols=True, leave=False, **options)
+
+
+def _columns(stream: Any) -> int:
+    """Return the width of a terminal; 0 for other streams, which may be None or have no more than `write`."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+    except (AttributeError, OSError, ValueError):  # IDLE's has no file descriptor, and a closed one fails
+        return 0
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
