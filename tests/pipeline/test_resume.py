@@ -378,6 +378,36 @@ def test_a_second_signal_leaves_at_once() -> None:
     process.communicate()
 
 
+def test_a_second_ctrl_c_interrupts_a_program_and_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mt.training.signals._DUPLICATE_SECONDS", -1.0)
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with StopRequest(silent=True, interrupts=True) as stop:
+            signal.raise_signal(signal.SIGINT)
+            assert stop.signal == signal.SIGINT
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def test_the_signals_of_a_program_around_python_are_left_to_it() -> None:
+    """A second import of the module finds handlers that it did not set, as in such a program."""
+    code = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGTERM, lambda *_: None)\n"
+        "del sys.modules['_signal']\n"
+        "import _signal\n"
+        "assert signal.getsignal(signal.SIGTERM) is None\n"
+        "from mt.training.signals import StopRequest\n"
+        "with StopRequest():\n"
+        "    assert signal.getsignal(signal.SIGTERM) is None\n"
+        "    assert callable(signal.getsignal(signal.SIGHUP))\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_a_closed_terminal_saves_and_exits(tiny: Path) -> None:
     """Its window is gone: the kernel sends SIGHUP, and writing to it fails from then on."""
     terminal, inside = os.openpty()

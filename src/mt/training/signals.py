@@ -18,19 +18,21 @@ class StopRequest:
 
     A second signal, some seconds later, ends the process at once. Only the steps since the last checkpoint are lost,
     since every write is atomic. Where SIGHUP is ignored, as under nohup, it stays ignored. In another thread than the
-    main one, signals are left to the program.
+    main one, signals are left to the program, and so are those that a program around Python handles.
 
     Args:
         silent: print nothing, as in other ranks than 0.
+        interrupts: the second signal raises `KeyboardInterrupt` if the first handler did so, as in a notebook, whose
+            process must not end.
 
     Attributes:
         signal: the number of the signal received, or None.
     """
 
-    def __init__(self, silent: bool = False) -> None:
+    def __init__(self, silent: bool = False, interrupts: bool = False) -> None:
         self.signal: int | None = None
         self._received_at = 0.0
-        self._silent = silent
+        self._silent, self._interrupts = silent, interrupts
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -40,7 +42,8 @@ class StopRequest:
         if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # not on Windows
             numbers.append(signal.SIGHUP)
         for number in numbers:
-            self._previous[number] = signal.signal(number, self._record)
+            if signal.getsignal(number) is not None:  # a handler set from C could not be restored
+                self._previous[number] = signal.signal(number, self._record)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -50,6 +53,8 @@ class StopRequest:
     def _record(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None:
             if time.monotonic() - self._received_at > _DUPLICATE_SECONDS:
+                if self._interrupts and self._previous[number] is signal.default_int_handler:
+                    raise KeyboardInterrupt
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)
             return

@@ -113,7 +113,8 @@ class Trainer:
         self._session_start = time.monotonic(), self.state.step
         if not self.is_over() or self._has_unscored_steps():
             self.metrics.write("resume" if self.state.step else "start", self.state.step)
-        with StopRequest(silent=not self.distributed.is_main) as stop, self._progress_bar() as bar:
+        is_alone = self.distributed.world_size == 1  # an interrupted rank could wait for the others as it exits
+        with StopRequest(not self.distributed.is_main, interrupts=is_alone) as stop, self._progress_bar() as bar:
             # A checkpoint is saved before its validation, which may be long, fail, or be interrupted. It does not know
             # its own score, so after a crash the validation is repeated.
             if self.state.step and self._is_due(self.settings.validate_every) and self._has_unscored_steps():
