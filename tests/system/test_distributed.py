@@ -95,5 +95,27 @@ def test_ranks_agree_without_pickling_and_wait_longer_than_for_a_connection() ->
     assert told == ["[False, True, True]; [2.0, 2.0]; 7 days, 0:00:00; 0:30:00\n"] * 2
 
 
+AGAIN = """\
+import os, torch
+from mt.system.distributed import init_distributed
+
+for _ in range(2):
+    d = init_distributed(os.environ)
+    print(d.all_reduce(torch.ones(1)).item())
+    d.destroy()
+"""
+
+
+def test_processes_connect_again_for_another_training() -> None:
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    both = [start(AGAIN, rank, store) for rank in (0, 1)]
+    try:
+        assert [each.communicate(timeout=60)[0] for each in both] == ["2.0\n2.0\n"] * 2
+    finally:
+        for each in both:
+            each.kill()
+            each.communicate()
+
+
 def test_the_time_to_connect_is_bounded_to_minutes() -> None:
     assert timedelta(minutes=10) >= distributed._CONNECTION_TIMEOUT

@@ -1,5 +1,6 @@
 """Work is shared between processes, and what comes of it is in order."""
 
+import multiprocessing
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ import pytest
 
 from mt.errors import MachineError
 from mt.system.workers import in_order
-from workers_helpers import square
+from workers_helpers import square, squares
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -41,3 +42,8 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
 def test_a_killed_process_is_explained() -> None:
     with pytest.raises(MachineError, match="was killed"):
         list(in_order(square, iter([1, -1, 2]), 2))
+
+
+def test_a_process_that_may_not_have_children_works_alone() -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(squares, ([1, 2, 3],)) == [1, 4, 9]

@@ -10,7 +10,7 @@ from model_helpers import lively_model, sources
 from mt.decoding.cuda_graphs import GraphedDecoder
 from mt.decoding.engine import SearchOptions
 from mt.decoding.search import search
-from mt.system.devices import choose_device, has_bf16, has_fp16, use_deterministic_algorithms
+from mt.system.devices import choose_device, deterministic_algorithms, has_bf16, has_fp16
 from mt.training.step import TrainStep
 from training_helpers import Parts, resume_is_exact, take_steps
 
@@ -45,7 +45,6 @@ def usual_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     torch.cuda.set_sync_debug_mode("default")
     torch.cuda.set_per_process_memory_fraction(1.0)
-    torch.use_deterministic_algorithms(False)
 
 
 def on_gpu(folder: Path, *changes: str) -> Parts:
@@ -146,9 +145,9 @@ def test_fp16_with_an_overflow_lowers_its_scale_and_goes_on(tiny: Path) -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_a_deterministic_resume_is_exact(tiny: Path, precision: str) -> None:
-    use_deterministic_algorithms()
     changes = (f"training.precision={precision}", "training.deterministic=true", FLASH)
-    assert resume_is_exact(on_gpu(tiny, *changes))
+    with deterministic_algorithms():
+        assert resume_is_exact(on_gpu(tiny, *changes))
 
 
 def test_a_batch_that_does_not_fit_is_split_and_stays_split(tiny: Path) -> None:

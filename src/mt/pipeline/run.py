@@ -19,7 +19,7 @@ from mt.pipeline.resume import recorded_inputs, refuse_changes
 from mt.pipeline.training import check_requirements, make_trainer, refuse_pipeline
 from mt.storage import atomic, lock
 from mt.storage.run_dir import RunDir
-from mt.system.devices import choose_device, use_deterministic_algorithms
+from mt.system.devices import choose_device, deterministic_algorithms
 from mt.system.distributed import SINGLE_PROCESS, Distributed, explain_lost_process
 
 
@@ -50,10 +50,10 @@ def run(
     check_requirements(config, distributed)
     run_dir = RunDir(runs / config.name)
     refuse_pipeline(run_dir)
-    if config.training.deterministic:
-        use_deterministic_algorithms()
-    device = choose_device(config.training.device, local_rank=distributed.local_rank)
     with ExitStack() as stack, explain_lost_process():
+        if config.training.deterministic:
+            stack.enter_context(deterministic_algorithms())
+        device = choose_device(config.training.device, local_rank=distributed.local_rank)
         if distributed.is_main:
             stack.enter_context(lock.exclusive(run_dir.lock))
             stack.enter_context(logged_to(run_dir.log))

@@ -91,12 +91,20 @@ def has_fp16(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (7, 0)
 
 
-def use_deterministic_algorithms() -> None:
-    """Make every operator deterministic, or raise an error that names it; before CUDA is initialised."""
+@contextlib.contextmanager
+def deterministic_algorithms() -> Iterator[None]:
+    """Make every operator deterministic, or raise an error that names it; entered before CUDA is initialised."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS sums in a fixed order only with it
+    before, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     torch.use_deterministic_algorithms(True)
     # A help in debugging, which takes time.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warned)
+        torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
 
 
 @cache

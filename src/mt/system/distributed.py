@@ -1,6 +1,7 @@
 """The processes of one training, as torchrun starts them. A single process runs none of torch's distributed code."""
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,6 +118,7 @@ class Distributed:
 
 SINGLE_PROCESS = Distributed()
 
+_trainings = itertools.count()  # of this process
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
@@ -144,6 +146,8 @@ def init_distributed(environment: Mapping[str, str]) -> Distributed:
 
     try:
         store, _, _ = next(rendezvous("env://", timeout=_CONNECTION_TIMEOUT))
+        # A process that trains again finds the addresses of its last group in the launcher's store.
+        store = PrefixStore(f"training {next(_trainings)}", store)
         if size == local_size:
             # A restarted launcher keeps its store, with the addresses of the dead ranks
             # (https://github.com/pytorch/pytorch/issues/135712). The prefix separates the starts on one machine; on

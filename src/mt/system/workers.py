@@ -83,12 +83,12 @@ def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -
     Args:
         work: the function; workers must be able to import it.
         jobs: consumed lazily, a few at a time.
-        workers: the number of processes; 1 works in this one.
+        workers: the number of processes; 1 works in this one, and so does any in a process of `multiprocessing.Pool`.
 
     Raises:
         MachineError: a process was killed.
     """
-    if workers == 1:
+    if workers == 1 or multiprocessing.current_process().daemon:  # which may not have children
         for job in jobs:
             yield job, work(job)
         return
