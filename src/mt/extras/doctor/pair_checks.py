@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
 from math import log
@@ -148,4 +148,4 @@ def _too_long(chunk: Chunk, pairs: Sequence[Pair]) -> Iterator[tuple[int, str]]:
             yield index, f"{'at least ' if was_cut else ''}{max(tokens):,} tokens"
 
 
-_load = cache(read_tokenizer)
+_load = lru_cache(maxsize=8)(read_tokenizer)  # each check has paths of its own
