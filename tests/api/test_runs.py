@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 import mt
@@ -84,6 +85,31 @@ def test_wrong_configurations(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> No
         mt.train("tiny.yaml", training={"max_steps": "x"})
     with pytest.raises(mt.InputError, match="no such file"):
         mt.train("none.yaml")
+
+
+def test_a_training_leaves_no_switch_of_torch(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tiny)
+    (tiny / "valid.xx").write_text("k\n")
+    before = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    with pytest.raises(mt.InputError, match=r"valid\.xx has 1"):
+        mt.train("tiny.yaml", training={"deterministic": True})
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.utils.deterministic.fill_uninitialized_memory == before  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("use", [mt.load, mt.evaluate, mt.evaluate_robustness])
+def test_an_empty_list_is_not_the_newest_run(use: Any, tmp_path: Path) -> None:
+    with pytest.raises(mt.InputError, match="an empty list names no model"):
+        use([], runs=tmp_path)
+
+
+def test_the_folder_of_a_run_may_be_a_string(tmp_path: Path) -> None:
+    RunDir(tmp_path).scores.mkdir()
+    score = {"method": "beam", "target_lang": "xx", "bleu": 1.0}
+    (RunDir(tmp_path).scores / "test.json").write_text(json.dumps({"results": [score]}))
+    run = Run(str(tmp_path))  # type: ignore[arg-type]
+    assert (run.name, run.model, run.scores) == (tmp_path.name, Run(tmp_path).model, [score])
+    assert run == Run(tmp_path)
 
 
 def test_an_evaluation_from_python_is_that_of_the_command_line(trained: Path, tmp_path: Path) -> None:

@@ -83,6 +83,8 @@ def test_given_translations_are_scored(on_torch: Translator, translator: Transla
     assert unlikely.log_prob < likely.log_prob < 0
     assert unlikely.tokens > likely.tokens
     assert empty is None
+    broken, whole = on_torch.score([("a\nb", "q\r\np"), ("a b", "q p")])
+    assert (broken.log_prob, broken.tokens) == (pytest.approx(whole.log_prob), whole.tokens)
     with pytest.raises(mt.InputError, match="torch"):
         next(translator.score([("a", "b")]))
 
@@ -92,6 +94,14 @@ def test_a_document_reports_its_progress(translator: Translator, tmp_path: Path)
     calls: list[tuple[int, int]] = []
     translator.translate_document(tmp_path / "a.md", tmp_path / "b.md", progress=lambda *call: calls.append(call))
     assert calls[-1] == (10, 10)
+
+
+def test_sentences_of_a_document_have_no_line_numbers(
+    translator: Translator, tmp_path: Path, notices: list[str]
+) -> None:
+    (tmp_path / "a.md").write_text(f"# {'a b ' * 60}\n")
+    translator.translate_document(tmp_path / "a.md", tmp_path / "b.md")
+    assert not [notice for notice in notices if notice.startswith("line ")]
 
 
 @pytest.mark.parametrize("name", ["a.html", "a.md"])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mt.api.translation import Translator
 from mt.bundle.load_translator import open_model
 from mt.decoding.engine import EngineChoice
+from mt.errors import InputError
 from mt.storage.find_model import find_model
 from mt.storage.run_dir import ModelDir
 
@@ -19,8 +20,12 @@ Models = ModelPath | Sequence[ModelPath] | None
 
 def find_models(model: Models, runs: str | Path) -> list[ModelDir]:
     """Return the model folders of one path or several; None: that of the newest finished run in `runs`."""
-    paths = [model] if isinstance(model, str | Path) else list(model or [])
-    return [find_model(Path(path), Path(runs)) for path in paths] or [find_model(None, Path(runs))]
+    if model is None:
+        return [find_model(None, Path(runs))]
+    paths = [model] if isinstance(model, str | Path) else list(model)
+    if not paths:
+        raise InputError("model: an empty list names no model", "leave it out for the newest run")
+    return [find_model(Path(path), Path(runs)) for path in paths]
 
 
 def load(

@@ -32,6 +32,9 @@ class Run:
     path: Path
     summary: str = ""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))  # a string is as welcome as elsewhere
+
     @property
     def name(self) -> str:
         return self.path.name
@@ -67,8 +70,9 @@ class Run:
     @property
     def scores(self) -> list[dict[str, Any]]:
         """The scores on the test set, one dictionary per direction and search method; empty without them."""
+        path = self._dir.scores / "test.json"
         try:
-            results = json.loads((self._dir.scores / "test.json").read_bytes())["results"]
+            results = json.loads(path.read_bytes())["results"]
             return list(results) if all(map(_is_score, results)) else []
         except (OSError, ValueError, KeyError, TypeError):
             return []

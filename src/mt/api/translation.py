@@ -11,6 +11,7 @@ from mt.api.search import Search, SearchRequest, Translation, best_of
 from mt.api.texts import check_text, texts_of
 from mt.decoding.alignment import Unit, align_units
 from mt.decoding.candidates import Candidate, lines_at_once
+from mt.decoding.translator import without_line_breaks
 from mt.errors import InputError, contradict
 from mt.storage.manifest import DamagedError, read_manifest
 
@@ -163,17 +164,14 @@ class Translator:
             own, done = source_lang, list[tuple[str, Sequence[Unit]]]()
             if own == AUTO and (own := self._directions.source_of(" ".join(texts), into.target_lang)) is None:
                 return [(text, align_units(text, text) if aligned else ()) for text in texts]
-            for start in range(0, len(texts), _SENTENCES):
-                block = texts[start : start + _SENTENCES]
-                if aligned:
-                    options = replace(request.options(self._opened.settings.search, scores=False), attention=True)
-                    translator, utility = self._directions.into(to, own), request.utility_in(into.target_lang)
-                    for line, candidates in zip(block, translator.translate(block, options, None), strict=True):
-                        [best] = best_of(candidates, utility, 1, options.sampling is not None)
-                        done.append((best.text, translator.align(line, best)))
-                else:
-                    results = self.results(block, to=to, source_lang=own, scores=False, request=request)
-                    done += [(each.text, ()) for each in results]
+            options = replace(request.options(self._opened.settings.search, scores=False), attention=aligned)
+            translator, utility = self._directions.into(to, own), request.utility_in(into.target_lang)
+            size = lines_at_once(_SENTENCES, options.n_best)
+            for start in range(0, len(texts), size):
+                block = texts[start : start + size]
+                for line, candidates in zip(block, translator.translate(block, options, None), strict=True):
+                    [best] = best_of(candidates, utility, 1, options.sampling is not None)
+                    done.append((best.text, translator.align(line, best) if aligned else ()))
                 if progress is not None:
                     progress(len(done), len(texts))
             return done
@@ -206,7 +204,9 @@ class Translator:
             for source, target in block:
                 check_text(source)
                 check_text(target)
-            yield from scorer.score(block)
+            yield from scorer.score(
+                [(without_line_breaks(source), without_line_breaks(target)) for source, target in block]
+            )
 
     def results(
         self,

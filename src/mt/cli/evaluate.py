@@ -47,11 +47,11 @@ def evaluate_command(**given: Any) -> None:
     if given["tune_length_penalty"] or given["perturb"]:
         _check_excluded(given)
         score: Any = evaluate_robustness if given["perturb"] else tune_length_penalty
-        scores = score(given["models"], **chosen, request=request)
+        scores = score(given["models"] or None, **chosen, request=request)
         print_result(json.dumps(scores.json) if given["as_json"] else scores.table)
         return
     chosen |= {name: given[name] for name in ("metrics", "comet_model", "output", "glossary", "keep")}
-    evaluation = evaluate(given["models"], **chosen, request=request)
+    evaluation = evaluate(given["models"] or None, **chosen, request=request)
     try:
         # Printed first: an unwritable folder must not cost the scores, nor a closed pipe the files.
         result = evaluation.as_dict()

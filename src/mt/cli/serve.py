@@ -76,7 +76,7 @@ def serve(api_keys: Path | None, suggestions: Path | None, forwarded_allow_ips: 
     terms = glossary_of(given["glossary"], given["keep"])
     bound = listen(given["host"], given["port"])  # before models are loaded: a port in use is reported at once
     choice = options.engine_choice({"engine": "auto", "shortlist": None, **given})
-    directions = open_directions(find_models(given["models"], given["runs"]), choice, terms)
+    directions = open_directions(find_models(given["models"] or None, given["runs"]), choice, terms)
     limits = Limits(**{name: value for name, value in given.items() if name in Limits.__annotations__})
     answer(
         create_app(directions, limits, keys, suggestions),

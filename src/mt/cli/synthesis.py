@@ -67,5 +67,5 @@ def _synthesize(given: dict[str, Any], tag: str, n_best: int | None = None, refe
     source, output = given["input_"], given["output"]
     model = {name: given[name] for name in ("to", "source_lang", "runs", *ENGINE_OPTIONS)}
     texts: dict[str, Any] = {"tag": tag, "references": references, "n_best": n_best}
-    lines = synthesize(source, output, given["models"], **texts, **model, request=request)
+    lines = synthesize(source, output, given["models"] or None, **texts, **model, request=request)
     print_result(f"{output}: {lines:,} lines")

@@ -128,7 +128,7 @@ def _translate_document(path: Path, kind: str, output: Path | None, request: Any
     from mt.api.loading import load
 
     engine = {name: given[name] for name in (*ENGINE_OPTIONS, "runs", "glossary", "keep")}
-    translator = load(given["models"], **engine, sampling=request.sampling is not None)
+    translator = load(given["models"] or None, **engine, sampling=request.sampling is not None)
     chosen = {name: given[name] for name in ("columns", "to", "source_lang")}
     with progress(unit="sentence", desc="translating") as bar:
 
@@ -155,7 +155,7 @@ def _write_translations(
     prefix = _prefix(given, input_, n_lines)
     one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
     chosen = {name: given[name] for name in (*ENGINE_OPTIONS, "runs", "glossary", "keep")}
-    translator = load(given["models"], **chosen, one_by_one=one_by_one, sampling=request.sampling is not None)
+    translator = load(given["models"] or None, **chosen, one_by_one=one_by_one, sampling=request.sampling is not None)
     n_best, format_ = given["n_best"], given["format_"] or "text"
     alignment, draws = given["alignment"], given["attention"] is not None
     search: dict[str, Any] = {"to": given["to"], "source_lang": given["source_lang"], "request": request}

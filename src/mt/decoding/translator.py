@@ -38,6 +38,11 @@ _LINE_BREAK = re.compile("\r\n|\r|\n")
 LineNumbers = int | Sequence[int] | None  # of the first line, of each, or of none
 
 
+def without_line_breaks(text: str) -> str:
+    """Replace line breaks, which training text does not have, by spaces."""
+    return _LINE_BREAK.sub(" ", text) if "\n" in text or "\r" in text else text
+
+
 @dataclass(eq=False)
 class Translator:
     """Translates lines of text."""
@@ -258,8 +263,7 @@ class Translator:
 
     def _preprocessed(self, line: str, prefix: str = "") -> Preprocessed:
         """Return a line with case and spelling restored; a prefix decides the case of its translation instead."""
-        if "\n" in line or "\r" in line:
-            line = _LINE_BREAK.sub(" ", line)  # training text has none
+        line = without_line_breaks(line)
         return self.preprocessing.apply(line, self.format.source_lang, bool(prefix.strip()), self._terms.spans)
 
     def _split(self, line: str) -> list[str]:
