@@ -1,16 +1,19 @@
 """The choice of the engine for a model folder: options, fallbacks and errors of one sentence."""
 
+import ctypes
 import struct
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree, rmtree
 
+import ctranslate2
 import pytest
+import torch
 
 from bundle_helpers import edit_json, reseal
 from command import mt
 from engine_helpers import ENGLISH, whole_folder
-from mt.bundle.load_translator import OpenedModel, open_model
+from mt.bundle.load_translator import OpenedModel, _ctranslate2_device, open_model
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError
 from mt.storage.run_dir import VOCABULARY_MAP, ModelDir
@@ -110,6 +113,39 @@ def test_a_number_format_that_this_processor_lacks(saved: ModelDir, notices: lis
     [notice] = notices
     assert "cannot compute in float16" in notice
     assert "using float32" in notice
+
+
+@pytest.mark.parametrize(
+    ("choice", "library", "engine", "messages"),
+    [
+        ({}, False, "CTranslate2 float32 on cpu", 0),  # torch cannot use the GPU
+        ({"compute_type": "int8"}, False, "CTranslate2 int8 on cpu", 1),
+        ({"engine": "ctranslate2"}, False, "CTranslate2 float32 on cpu", 1),
+        ({"compute_type": "int8"}, True, None, 0),
+    ],
+    ids=str,
+)
+def test_a_gpu_that_ctranslate2_sees_and_nobody_can_use(
+    saved: ModelDir,
+    monkeypatch: pytest.MonkeyPatch,
+    notices: list[str],
+    choice: dict,
+    library: bool,
+    engine: str | None,
+    messages: int,
+) -> None:
+    def load(name: str) -> None:
+        if not library:
+            raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    if engine is None:
+        assert _ctranslate2_device(EngineChoice(**choice)) == "cuda"
+    else:
+        assert opened(saved, **choice) == engine
+    assert ["cuBLAS" in notice for notice in notices] == [True] * messages
 
 
 # Folders that CTranslate2 cannot use ----------------------------------------------------------------------------

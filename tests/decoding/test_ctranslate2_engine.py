@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from mt.config import Config
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS, UNK_ID
 from mt.decoding.ctranslate2_engine import cpu_cores
 from mt.decoding.engine import SearchOptions, batch_by_length
+from mt.errors import MachineError
 from mt.model.transformer import Transformer
 
 VOCAB = 300
@@ -245,3 +247,14 @@ def test_without_scores_the_translations_are_the_same(lively: Twins, beam_size: 
     options = SearchOptions(beam_size, max_length=12)
     plain = lively.fast().translate(IDS, replace(options, scores=False))
     assert [h.ids for [h] in plain] == [h.ids for [h] in lively.fast().translate(IDS, options)]
+
+
+def test_a_missing_library_of_cuda_is_named(lively: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("Library libcublas.so.12 is not found or cannot be loaded")
+
+    engine = lively.fast()
+    monkeypatch.setattr(engine, "_translator", SimpleNamespace(translate_batch=fail))
+    with pytest.raises(MachineError, match=r"libcublas\.so\.12 is not found") as caught:
+        engine.translate(IDS, OPTIONS)
+    assert "--device cpu" in caught.value.hint

@@ -23,7 +23,9 @@ LIMITED = (*SETTINGS, "training.minutes=0.05", "training.validate_every=50", "tr
 def plan(folder: Path, *changes: str, step: int = 0, elapsed: float = 0.0) -> LengthPlan:
     config = parse_config((folder / "tiny.yaml").read_text(), "tiny.yaml", [*LIMITED, *changes])
     folder.joinpath("run").mkdir(exist_ok=True)
-    return LengthPlan(RunDir(folder / "run"), config.training, SINGLE_PROCESS, step, elapsed)
+    made = LengthPlan(RunDir(folder / "run"), config.training, SINGLE_PROCESS, step, elapsed)
+    made.add_step(99.0)  # the first one of a session does not count
+    return made
 
 
 def test_validations_count_and_a_slow_machine_makes_fewer_steps(tiny: Path) -> None:
@@ -51,10 +53,38 @@ def test_a_rate_that_falls_to_zero_does_so_within_the_epochs(tiny: Path, schedul
     assert fast.replan(40) == steps
 
 
-def test_without_a_warm_up_the_first_step_tells_the_speed(tiny: Path) -> None:
+@pytest.mark.parametrize("warm_up", [0, 1])
+def test_slow_first_steps_do_not_end_a_training(tiny: Path, warm_up: int) -> None:
+    """As on a GPU, where the first steps load kernels and compile."""
+    changes = f"training.warmup_steps={warm_up}", "training.validate_every=1000", "training.max_steps=9000"
+    fast, planned = plan(tiny, *changes, "training.minutes=10"), {}
+    for step in range(1, 1000):
+        if step > 1:  # plan() has added the first one
+            fast.add_step(3.0 if step < 5 else 0.03)
+        if fast.is_due(step):
+            planned[step] = fast.replan(step)
+        assert step < fast.at(step)
+    assert list(planned) == [2**i for i in range(10)]
+    assert planned[1] == 9000
+    assert planned[512] == pytest.approx(512 + 600 / 0.0474, rel=0.01)
+
+
+def test_a_resume_plans_nothing_from_its_first_step(tiny: Path) -> None:
+    earlier = plan(tiny, step=40)
+    earlier.add_step(0.01)
+    steps = earlier.replan(40)
+    assert plan(tiny, step=49).replan(50) == steps
+
+
+def test_after_the_warm_up_and_the_first_validation_only_validations_replan(tiny: Path) -> None:
+    each = plan(tiny, "training.validate_every=300")
+    assert [step for step in range(1, 3000) if each.is_due(step)] == [40, 64, 128, 256]
+
+
+def test_without_a_warm_up_the_second_step_tells_the_speed(tiny: Path) -> None:
     changes = ("training.schedule=constant", "training.warmup_steps=0", "training.minutes=0.0001")
     done = train(tiny, *changes, "training.max_steps=30", "training.validate_every=60")
-    assert "step 1 is the last (training.minutes)" in done.stderr
+    assert "step 2 is the last (training.minutes)" in done.stderr
 
 
 def test_the_end_names_the_key_that_set_it(tiny: Path) -> None:

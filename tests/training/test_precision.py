@@ -9,9 +9,12 @@ import torch
 from safetensors.torch import load_file
 
 from command import mt
+from config_helpers import SMALLEST
+from mt.config import parse_config
 from mt.errors import InputError
 from mt.model.build import TranslationModel, build
-from mt.system.devices import choose_device, has_bf16
+from mt.storage.run_dir import RunDir
+from mt.system.devices import choose_device, has_bf16, has_fp16
 from mt.system.distributed import SINGLE_PROCESS
 from mt.training.precision import LossScale, choose_precision, measure_formats
 from mt.training.step import TrainStep, _refuse_nondeterminism
@@ -56,6 +59,40 @@ def test_a_run_that_goes_on_without_bf16_says_so(
     parts.run.precision.write_text('{"device": "cpu", "precision": "bf16", "seconds": {}}')
     assert choose(parts) == "fp32"
     assert "fp32 from here on, since this cpu has no bf16" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("recorded", "capability", "expected", "messages"),
+    [
+        ("bf16", (7, 5), "fp16", 1),
+        ("bf16", (6, 0), "fp32", 1),
+        ("fp16", (8, 0), "fp16", 0),
+        ("bf16", (8, 0), "bf16", 0),
+    ],
+)
+def test_a_resume_on_another_gpu_chooses_again_only_where_its_format_is_emulated(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    notices: list[str],
+    recorded: str,
+    capability: tuple[int, int],
+    expected: str,
+    messages: int,
+) -> None:
+    run, model = RunDir(tmp_path), torch.nn.Module()
+    model.device = torch.device("cuda")
+    run.precision.write_text(json.dumps({"device": "cuda", "precision": recorded, "seconds": {}}))
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: capability >= (8, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    for cached in (has_bf16, has_fp16):
+        cached.cache_clear()
+        request.addfinalizer(cached.cache_clear)
+    for _ in range(2 if expected == "fp16" else 1):  # recorded, and so reported once
+        assert choose_precision(parse_config(SMALLEST, "x.yaml"), model, run, SINGLE_PROCESS) == expected
+    assert [f"{expected} from here on, since this cuda has no bf16" in notice for notice in notices] == [
+        True
+    ] * messages
 
 
 @pytest.mark.parametrize("speedup", [0.9, 1.05, 1.5])

@@ -3,6 +3,7 @@
 The CTranslate2 path imports neither torch nor pydantic, so that a single sentence at the prompt starts quickly.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -116,16 +117,37 @@ def check_choice(folder: ModelDir, choice: EngineChoice, others: Sequence[ModelD
 
 
 def _ctranslate2_device(choice: EngineChoice) -> str | None:
-    """Choose CTranslate2's device; None on a GPU, where torch is faster, unless only CTranslate2 will do."""
+    """Choose CTranslate2's device; None on a GPU where torch will do, which is faster there."""
     try:
         import ctranslate2
     except ImportError as error:
         raise UnusableError(f"CTranslate2 cannot be imported ({error})") from None
-    device = choice.device
-    if device == "auto":
-        device = "cuda" if ctranslate2.get_cuda_device_count() > 0 else "cpu"
     required = choice.engine == "ctranslate2" or choice.compute_type not in _TORCH_TYPES
-    return device if device == "cpu" or required else None
+    if choice.device != "auto":
+        return choice.device if choice.device == "cpu" or required else None
+    if ctranslate2.get_cuda_device_count() == 0:
+        return "cpu"
+    if required:
+        return "cuda" if _has_cublas() else "cpu"
+    from mt.system.devices import usable_devices  # imports torch, which translates on the GPU if it can
+
+    return None if usable_devices()["cuda"] else "cpu"
+
+
+def _has_cublas() -> bool:
+    """Return True if the loader finds the library that CTranslate2 opens by name in its first translation.
+
+    Those that torch's wheels bring are in folders where only torch looks.
+    """
+    import ctypes
+
+    library = "cublas64_12.dll" if sys.platform == "win32" else "libcublas.so.12"
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        log.warning("CTranslate2 cannot use the GPU without %s (CUDA 12's cuBLAS); translating on the CPU", library)
+        return False
+    return True
 
 
 def _open_with_ctranslate2(folder: ModelDir, choice: EngineChoice, device: str) -> OpenedModel:

@@ -131,13 +131,15 @@ class CTranslate2Engine:
 
         Raises:
             InputError: the library fails with this model.
-            MachineError: there is not enough memory.
+            MachineError: there is not enough memory, or one of CUDA's libraries is missing.
         """
         try:
             return self._translate(sentences, options, prefixes)
         except (RuntimeError, ValueError, IndexError) as error:  # from its C++
             if "out of memory" in str(error):
                 raise MachineError(f"CTranslate2: {error}", "lower decoding.batch_tokens of the model") from None
+            if "cannot be loaded" in str(error):
+                raise MachineError(f"CTranslate2: {error}", "install CUDA 12's cuBLAS, or use --device cpu") from None
             raise InputError(f"CTranslate2 cannot translate with this model: {error}", "use --engine torch") from None
 
     def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:

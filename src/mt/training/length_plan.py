@@ -64,12 +64,20 @@ class LengthPlan:
         latest = max((at for at in self._plans if at <= step), default=None)
         return self._settings.max_steps if latest is None else self._plans[latest]
 
+    def is_due(self, step: int) -> bool:
+        """Return True at the end of the warm-up and, from there to the first validation, at powers of two.
+
+        A training's first steps may be far slower than the others.
+        """
+        warm_up, validation = self._settings.warmup_steps, self._settings.validate_every
+        return step == warm_up or (warm_up < step < validation and step & (step - 1) == 0)
+
     def replan(self, step: int) -> int:
         """Plan the steps that fit into the rest of the time, or repeat the recorded plan; return their number."""
         before, minutes = self.at(step), self._settings.minutes
         if minutes is None or step in self._plans or step >= before * _SETTLED:
             return before
-        if not self._step_seconds:  # only validated, after a resume
+        if len(self._step_seconds) < 2:  # nothing is known of this session's speed
             return before
         seconds_left, per_step = self._distributed.broadcast((60 * minutes - self.elapsed, self._seconds_per_step()))
         self._plan(step, fitting_steps(self._settings, step, seconds_left, per_step))
@@ -81,9 +89,12 @@ class LengthPlan:
         return self._plans[step]
 
     def _seconds_per_step(self) -> float:
-        """Return the mean time of a step in this session, with its share of a validation."""
-        validations = self._validation_seconds or [0.0]
-        per_step, per_validation = (sum(each) / len(each) for each in (self._step_seconds, validations))
+        """Return the mean time of a step in this session, with its share of a validation.
+
+        The session's first step does not count: it loads kernels.
+        """
+        steps, validations = self._step_seconds[1:], self._validation_seconds or [0.0]
+        per_step, per_validation = (sum(each) / len(each) for each in (steps, validations))
         return per_step + per_validation / self._settings.validate_every
 
     def _plan(self, step: int, steps: int) -> None:

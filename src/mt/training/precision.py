@@ -39,8 +39,7 @@ def choose_precision(config: Config, model: TranslationModel, run: RunDir, distr
     """
     wanted, device = config.training.precision, model.device
     if wanted != "auto":
-        is_native = {"fp32": True, "bf16": has_bf16(device), "fp16": has_fp16(device)}[wanted]
-        if distributed.is_main and not is_native:
+        if distributed.is_main and not _is_native(wanted, device):
             log.warning(
                 "training.precision: this %s emulates %s, so fp32 may be faster",
                 "processor" if device.type == "cpu" else f"{device.type} device",
@@ -50,23 +49,26 @@ def choose_precision(config: Config, model: TranslationModel, run: RunDir, distr
     return distributed.broadcast(_recorded_choice(config, model, run) if distributed.is_main else "")
 
 
+def _is_native(precision: str, device: torch.device) -> bool:
+    return {"fp32": True, "bf16": has_bf16(device), "fp16": has_fp16(device)}[precision]
+
+
 def _recorded_choice(config: Config, model: TranslationModel, run: RunDir) -> str:
     device = model.device
     record = json.loads(run.precision.read_bytes()) if run.precision.exists() else {}
     recorded = record["precision"] if record.get("device") == device.type else None
-    if not (has_bf16(device) or has_fp16(device)):
-        if recorded not in (None, "fp32"):
-            log.warning("training.precision: fp32 from here on, since this %s has no %s", device.type, recorded)
-        return "fp32"
-    if recorded is not None:
+    if recorded is not None and _is_native(recorded, device):
         return str(recorded)
+    precision = "bf16" if has_bf16(device) else "fp16" if has_fp16(device) else "fp32"
+    if recorded is not None:  # by another processor or GPU
+        log.warning("training.precision: %s from here on, since this %s has no %s", precision, device.type, recorded)
+    if precision == "fp32":
+        return precision
     seconds: dict[str, float] = {}
     if device.type == "cpu":
         seconds = measure_formats(model, config.training.max_tokens)
         precision = "bf16" if seconds["fp32"] > _MIN_SPEEDUP * seconds["bf16"] else "fp32"
         log.info("%s, since bf16 is %.1f times as fast as fp32", precision, seconds["fp32"] / seconds["bf16"])
-    else:
-        precision = "bf16" if has_bf16(device) else "fp16"
     atomic.write_json(run.precision, {"device": device.type, "precision": precision, "seconds": seconds})
     return precision
 

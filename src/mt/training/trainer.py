@@ -129,7 +129,7 @@ class Trainer:
                 compiled = self._compilation_log.new_seconds()  # no part of the training's speed
                 self._logged_seconds += compiled
                 self._length.add_step(seconds - compiled)
-                if self.state.step == max(1, self.settings.warmup_steps):
+                if self._length.is_due(self.state.step):
                     self._set_length(self._length.replan(self.state.step))
                 bar.total = self.settings.max_steps
                 bar.update()

@@ -8,6 +8,7 @@ import random
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from mt.config.yaml_tree import parse_yaml
 from mt.extras.planning import first_config
 from mt.extras.planning.corpus_sample import MAX_SAMPLE, CorpusSample, sample_corpus, train_on_sample
 from mt.extras.planning.estimate import estimate
-from mt.extras.planning.first_config import fitting_length
+from mt.extras.planning.first_config import PROBE_LENGTH, Texts, describe, fitting_length
 from mt.extras.planning.init_options import InitOptions
 from mt.extras.planning.probe import Measurements, probe
 from mt.extras.planning.recipe import (
@@ -396,6 +397,15 @@ def test_a_text_too_large_for_the_step_limit_is_logged_and_a_measured_format_is_
     text, _ = first_config.draft_config(InitOptions("big", "en", "xx", [files], (), (), None, "cpu"), "schema")
     assert parse_config(text, "big.yaml").training.precision in ("fp32", "bf16")
     assert "2 steps, the limit of mt init, are 1." in caplog.text
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_batches_that_did_not_fit_into_memory_are_reported(split: bool, notices: list[str]) -> None:
+    inputs = PlanInputs(sample_of(30_000), "cpu", 2)
+    general = CorpusSample([], [], [], {}, [])
+    config, texts = config_of(inputs, PROBE_LENGTH), Texts(inputs, general, None, [28_000], 1000)
+    describe(config, texts, replace(MEASURED, split=split), "schema")
+    assert ["lower training.max_tokens" in notice for notice in notices] == [True] * split
 
 
 def test_the_estimate_adds_up() -> None:

@@ -102,6 +102,9 @@ def describe(config: Config, texts: Texts, measured: Measurements, schema: str) 
             "about %.0f %% of the pairs are longer than data.max_length, %d tokens, and will not be trained on; %s"
         )
         log.warning(message, 100 * measured.too_long, config.data.max_length, "raise it, or split lines into sentences")
+    if measured.split:
+        message = "batches of %s tokens had to be split for lack of memory: lower training.max_tokens"
+        log.warning(message, f"{config.training.max_tokens:,}")
     estimated = estimate(config, measured, pairs, texts.valid_pairs, inputs.sample.bytes_per_pair())
     source, target = inputs.sample.words()
     machine = "a GPU" if inputs.device != "cpu" else f"{inputs.cores} CPU core{'s'[: inputs.cores != 1]}"
