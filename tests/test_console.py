@@ -1,7 +1,9 @@
 """What reaches the terminal: lines that it cannot mistake for commands, and never an end of the work."""
 
+import errno
 import io
 import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +77,17 @@ def test_trainings_of_two_threads_share_the_log(tmp_path: Path, monkeypatch: pyt
     assert [len((tmp_path / name).read_text().splitlines()) for name in "ab"] == [0, 1]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full disk")
+def test_a_log_on_a_full_disk_does_not_hide_an_error() -> None:
+    def fail() -> None:
+        with logged_to(Path("/dev/full")):
+            log.warning("a line")
+            raise KeyError("the reason")
+
+    with pytest.raises(KeyError, match="the reason"):
+        fail()
+
+
 def test_a_programs_own_log_keeps_its_level(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -112,3 +125,10 @@ def test_names_in_errors_are_shown_and_not_obeyed() -> None:
 )
 def test_memory_that_runs_out_is_no_bug_and_other_errors_are(error: Exception, code: int) -> None:
     assert _as_known(error).exit_code == code
+
+
+def test_the_folder_of_temporary_files_is_named_where_it_may_be_full() -> None:
+    full, broken = (_as_known(OSError(number, os.strerror(number))) for number in (errno.ENOSPC, errno.EIO))
+    assert str(full).startswith("No space left on device\n  free some space")
+    assert "TMPDIR" in full.hint
+    assert not broken.hint

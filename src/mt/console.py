@@ -90,7 +90,8 @@ def logged_to(path: Path) -> Iterator[None]:
             log.removeHandler(handler)
             if not _files:
                 _usual.close()
-        handler.close()
+        with contextlib.suppress(OSError):  # it writes what a full disk did not take
+            handler.close()
 
 
 def _give_details() -> None:

@@ -193,6 +193,19 @@ def test_the_next_command_of_a_run_can_be_typed(tmp_path: Path, monkeypatch: pyt
     assert next_command(Run(run.root), "damaged") == ""
 
 
+@pytest.mark.parametrize(
+    ("manifest", "state"),
+    [({"steps": 2000, "files": {}}, "unfinished"), ({"steps": 3950, "files": {}}, "finished"), ({}, "finished")],
+)
+def test_a_training_that_is_extended_is_unfinished(tmp_path: Path, manifest: dict[str, Any], state: str) -> None:
+    run = RunDir(tmp_path / "two")
+    run.model.root.mkdir(parents=True)
+    run.config.write_text(TWO_LANGUAGES)
+    run.metrics.write_text("".join(json.dumps({"event": "train", "step": n}) + "\n" for n in (2000, 3950)))
+    run.model.manifest.write_text(json.dumps(manifest))
+    assert Run(run.root).facts()["state"] == state
+
+
 def test_the_runs_of_a_pipeline_are_named(tmp_path: Path) -> None:
     (tmp_path / "runs" / "toy" / ".pipeline").mkdir(parents=True)
     steps = f"each step of a pipeline has its own folder: {Path('runs', 'toy', 'STEP')}"

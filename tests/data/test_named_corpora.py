@@ -111,6 +111,19 @@ def test_a_test_set_of_sacrebleu_is_cached(test_set: Web, tmp_path: Path, monkey
     assert len(test_set.asked) == 1
 
 
+def test_a_preparation_that_was_interrupted_is_repeated(test_set: Web, tmp_path: Path) -> None:
+    folder = tmp_path / "sets"
+    partly = folder / "raw/test-full/newstest2014-fren-src.en.sgm"
+    partly.parent.mkdir(parents=True)
+    partly.write_text("<seg id")
+    (folder / "raw/wmt14_full.test-full.tgz").write_bytes(test_set.files["/test-full.tgz"])
+    for field in ("src", "ref", "docid", "genre", "origlang"):
+        (folder / f"wmt14_full.en-fr.{field}").touch()
+    for _ in range(2):
+        assert pairs_of(tmp_path, {"sacrebleu": "wmt14/full"}, target_lang="fr") == [("one day", "un jour")]
+    assert test_set.asked == []
+
+
 def test_sets_that_sacrebleu_does_not_have(test_set: Web, tmp_path: Path) -> None:
     for name, message in (("wmt14/ful", "no test set 'wmt14/ful'"), ("wmt14/full", "wmt14/full is not in en-it")):
         with pytest.raises(InputError, match=message) as caught:

@@ -1,8 +1,12 @@
 """Downloads: resumed, checked, whole or absent."""
 
+import errno
+import fcntl
 import hashlib
 import os
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import pytest
 
 from mt.errors import InputError, MachineError
 from mt.storage.download import cache_folder, download
+from mt.storage.lock import wait_for_lock
 from web_helpers import Web, serving
 
 CONTENT = bytes(range(256)) * 40
@@ -78,6 +83,29 @@ def test_a_kill_never_mixes_two_contents(web: Web, tmp_path: Path, monkeypatch: 
             download(f"{web.address}/a", path)
     download(f"{web.address}/a", path)
     assert path.read_bytes() == CONTENT
+
+
+def test_a_download_waits_for_that_of_another_process(web: Web, tmp_path: Path, notices: list[str]) -> None:
+    path = tmp_path / "a"
+    with ThreadPoolExecutor(1) as pool:
+        with wait_for_lock(tmp_path / "a.partial.lock", "ours"):
+            theirs = pool.submit(download, f"{web.address}/a", path)
+            deadline = time.monotonic() + 60
+            while not notices and time.monotonic() < deadline:
+                time.sleep(0.01)
+            path.write_bytes(b"of the other process")
+        theirs.result()
+    assert notices == [f"{path}: another process downloads it; waiting for it"]
+    assert web.asked == []
+
+
+def test_a_cache_may_be_on_a_disk_without_locks(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    download(f"{web.address}/a", tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == CONTENT
 
 
 def test_wrong_content_is_removed(web: Web, tmp_path: Path) -> None:

@@ -543,6 +543,18 @@ def test_a_full_disk_and_a_line(tiny_disk: Path) -> None:
     assert (lines[0], lines[-2:]) == (b"one", [b"two", b""])
 
 
+def test_a_full_disk_and_a_file_of_several_sessions(tiny_disk: Path) -> None:
+    def write() -> None:
+        with ResumableFile(tiny_disk / "file", "key") as file:
+            file.append(["x" * 4000])
+            fill(tiny_disk)
+            file.append(["x" * 3000])  # less than the buffer, so that closing the file writes it again
+
+    full_disk(tiny_disk / "file", write)
+    with ResumableFile(tiny_disk / "file", "key") as file:
+        assert file.lines == 1
+
+
 def test_a_full_disk_and_a_lock(tiny_disk: Path) -> None:
     lock = tiny_disk / ".lock"
     lock.write_bytes(b"")

@@ -14,6 +14,7 @@ from mt.errors import InputError, MtError
 from mt.extras.reporting.run_data import read_history, read_run_data
 from mt.extras.reporting.verdict import judge
 from mt.storage.find_model import pipelines_hint, refuse_pipeline
+from mt.storage.manifest import DamagedError, read_manifest
 from mt.storage.run_dir import RunDir
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ class Run:
     def facts(self) -> dict[str, Any]:
         """Return what a table of runs shows; values of damaged files, and of a run that cannot be read, are None.
 
+        A finished training that is extended is unfinished until it has a new model; its score is that of the old one.
+
         Returns:
             name, state (finished, unfinished, damaged or unreadable), source_lang (a list of several), target_langs,
             bleu, steps, megabytes (of the model folder) and time (of its last change, in seconds since the epoch).
@@ -126,23 +129,32 @@ class Run:
         return facts
 
     def _read_facts(self) -> dict[str, Any]:
+        steps = self.steps
+        ends = self.is_finished and not self._is_extended(steps)
         try:
             data = self.config["data"]
-            state = "finished" if self.is_finished else "unfinished"
+            state = "finished" if ends else "unfinished"
         except MtError:
             data, state = {}, "damaged"
         languages = data.get("target_lang", ())
-        newest = self._dir.model.manifest if self.is_finished else self._dir.metrics
+        newest = self._dir.model.manifest if ends else self._dir.metrics
         model = sum(path.stat().st_size for path in self.model.rglob("*") if path.is_file())
         return {
             "state": state,
             "source_lang": data.get("source_lang"),
             "target_langs": [languages] if isinstance(languages, str) else list(languages),
             "bleu": self.bleu,
-            "steps": self.steps,
+            "steps": steps,
             "megabytes": round(model / 1e6, 1) if self.is_finished else None,
             "time": newest.stat().st_mtime if newest.exists() else self.path.stat().st_mtime,
         }
+
+    def _is_extended(self, steps: int) -> bool:
+        """Return True if a finished training goes on at a step, so that its model is of an earlier one."""
+        try:
+            return bool(steps > read_manifest(self.model)["steps"])
+        except (DamagedError, MtError, KeyError, TypeError):
+            return False
 
 
 def list_runs(runs: str | Path = "runs") -> list[Run]:

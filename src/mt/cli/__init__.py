@@ -16,7 +16,7 @@ import click
 
 from mt import __version__
 from mt.console import harmless, set_up_logging
-from mt.errors import InputError, MachineError, MtError, is_out_of_memory
+from mt.errors import InputError, MachineError, MtError, is_disk_full, is_out_of_memory
 
 # Module and function of each command, in the order of `mt --help`
 _COMMANDS = {
@@ -129,5 +129,7 @@ def _as_known(error: Exception) -> MtError:
         return MachineError("out of memory", hint)
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
-        return MachineError(f"{name}{error.strerror or error}")
+        # A temporary file has no name.
+        hint = "free some space, also in the folder of temporary files (TMPDIR)" if is_disk_full(error) else ""
+        return MachineError(f"{name}{error.strerror or error}", hint)
     return MtError(f"this is a bug: {type(error).__name__}: {error}", "please report it; --debug shows where")

@@ -10,9 +10,10 @@ from urllib.parse import urlencode
 
 from mt.config.base import RUN_NAME
 from mt.console import log
-from mt.errors import InputError, MachineError
+from mt.errors import InputError, MachineError, MtError
 from mt.storage import atomic
 from mt.storage.download import cache_folder, download, fetch_bytes
+from mt.storage.lock import wait_for_lock
 from mt.text.archives import file_names, member_lines
 
 _OPUS = "https://opus.nlpl.eu/opusapi/"
@@ -74,25 +75,51 @@ def sacrebleu_files(name: str, languages: tuple[str, str]) -> tuple[Path, Path]:
     library cannot prepare it.
     """
     from sacrebleu.dataset import DATASETS
-    from sacrebleu.utils import extract_tarball
 
     if name not in DATASETS:
         raise InputError(f"sacreBLEU has no test set {name!r}", f"one of {', '.join(sorted(DATASETS))}")
     dataset: Any = DATASETS[name]
-    extract: Any = extract_tarball
     pair = "-".join(languages)
     if pair not in dataset.langpairs:
         there = ", ".join(sorted(dataset.langpairs))
         raise InputError(f"sacreBLEU's {name} is not in {pair}", f"its languages are {there}")
-    for number, url in enumerate(dataset.data):  # the library's own download leaves a part under the final name
-        file = Path(dataset._rawdir) / dataset._get_tarball_filename(url)
-        if not file.exists():
-            download(url, file, dataset.md5[number] if dataset.md5 else None)
-            extract(str(file), dataset._rawdir)
     try:
+        _prepare_sacrebleu(dataset, pair)
         fields = dataset.fieldnames(pair)
         files = [Path(file) for file in dataset.get_files(pair)]
         return files[fields.index("src")], files[fields.index(min(f for f in fields if f.startswith("ref")))]
+    except MtError:
+        raise
     except (Exception, SystemExit) as error:
         hint = f"remove {dataset._outdir}, and run the command again"
         raise MachineError(f"sacreBLEU's {name}: cannot be prepared: {error}", hint) from None
+
+
+def _prepare_sacrebleu(dataset: Any, pair: str) -> None:
+    """Download and extract a test set, and write its texts in a pair of languages, unless all that was done before.
+
+    The library takes whatever a kill, or another process, has left half written for the whole. So one process at a time
+    prepares a set, and a mark follows each archive that was extracted and each pair whose texts were written.
+    """
+    from sacrebleu.utils import extract_tarball
+
+    extract: Any = extract_tarball
+    folder, raw = Path(dataset._outdir), Path(dataset._rawdir)
+    mark = folder / f".{pair}.prepared"
+    if mark.exists() or (folder.exists() and not os.access(folder, os.W_OK)):  # a shared cache may be read-only
+        return
+    with wait_for_lock(Path(f"{folder}.lock"), f"{folder}: another process prepares it"):
+        for number, url in enumerate(dataset.data):
+            file = raw / dataset._get_tarball_filename(url)
+            extracted = file.with_name(f"{file.name}.extracted")
+            # The library's own download leaves a part under the final name.
+            download(url, file, dataset.md5[number] if dataset.md5 else None)
+            if not extracted.exists():
+                extract(str(file), dataset._rawdir)
+                extracted.touch()
+        if not mark.exists():
+            for text in folder.glob(Path(dataset._get_txt_file_path(pair, "*")).name):
+                text.unlink()
+            for text in dataset.get_files(pair):
+                atomic.sync(Path(text))
+            mark.touch()

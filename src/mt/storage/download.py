@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from mt.console import log, progress
 from mt.errors import InputError, MachineError
 from mt.storage import atomic
+from mt.storage.lock import wait_for_lock
 
 _BLOCK = 2**20  # bytes
 _TIMEOUT = 60  # seconds without a byte
@@ -47,22 +46,20 @@ def download(url: str, path: Path, md5: str | None = None) -> None:
     partial = path.with_name(f"{path.name}{atomic.PARTIAL}")
     if path.exists():
         return
-    with atomic.explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{partial}.lock"):
-            if path.exists():
-                return
-            try:
-                _fetch(url, partial)
-            except _RangeError:  # killed after the last byte, or the server's file is shorter now
-                partial.unlink()
-                _fetch(url, partial)
-            if md5 and hashlib.md5(partial.read_bytes(), usedforsecurity=False).hexdigest() != md5:
-                partial.unlink()
-                raise InputError(f"{url}: not the expected content (MD5)", "try again, or report it to sacreBLEU")
-            atomic.sync(partial)
-            partial.replace(path)
-            atomic.sync(path.parent)
+    with atomic.explained(path), wait_for_lock(Path(f"{partial}.lock"), f"{path}: another process downloads it"):
+        if path.exists():
+            return
+        try:
+            _fetch(url, partial)
+        except _RangeError:  # killed after the last byte, or the server's file is shorter now
+            partial.unlink()
+            _fetch(url, partial)
+        if md5 and hashlib.md5(partial.read_bytes(), usedforsecurity=False).hexdigest() != md5:
+            partial.unlink()
+            raise InputError(f"{url}: not the expected content (MD5)", "try again, or report it to sacreBLEU")
+        atomic.sync(partial)
+        partial.replace(path)
+        atomic.sync(path.parent)
 
 
 def fetch_bytes(url: str, limit: int) -> bytes:

@@ -6,7 +6,8 @@ The folder is locked too, for somebody may delete the file; but only locks of fi
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -33,6 +34,32 @@ def try_lock(descriptor: int) -> bool:
 @cache
 def _warn_once() -> None:
     log.warning("this disk has no file locks: do not start two commands that write the same output")
+
+
+@contextlib.contextmanager
+def wait_for_lock(path: Path, told: str, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[int]:
+    """Hold the lock of a file, which stays; wait while another process holds it.
+
+    Args:
+        path: the file.
+        told: logged once before a wait.
+        is_stopped: asked during a wait, which ends without the lock if it is True.
+
+    Yields:
+        the descriptor; processes that inherit it hold the lock, too.
+    """
+    with contextlib.ExitStack() as held:
+        with atomic.explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            held.callback(os.close, descriptor)
+            is_told = False
+            while not try_lock(descriptor) and not is_stopped():
+                if not is_told:
+                    log.info("%s; waiting for it", told)
+                is_told = True
+                time.sleep(0.2)
+        yield descriptor
 
 
 def refuse_locked(path: Path) -> None:

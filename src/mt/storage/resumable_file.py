@@ -3,6 +3,7 @@
 Until then its lines are in a hidden file, and a note beside it counts those that are durable.
 """
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -49,7 +50,8 @@ class ResumableFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # `append` has synced what counts, or raised a better error
+            self._file.close()
 
     def append(self, lines: list[str]) -> None:
         """Append a block durably."""

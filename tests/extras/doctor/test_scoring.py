@@ -22,7 +22,7 @@ from mt.data.corpus import Pair
 from mt.errors import InputError, MachineError
 from mt.extras.doctor import scoring
 from mt.extras.doctor.bitexts import bitexts_of
-from mt.extras.doctor.pair_scores import require_scores_folder
+from mt.extras.doctor.pair_scores import RAW, load_scores, require_scores_folder, write_scores
 from mt.storage import atomic
 
 CONFIG = """\
@@ -368,6 +368,30 @@ def scored_once(judges: list[object], tmp_path_factory: pytest.TempPathFactory) 
     printed = mt("data", "score", "judged.yaml", "--output", "scores", *judges, cwd=folder).stdout.split("\n")
     assert [line.split()[:3] for line in printed[1:3]] == [["1.", "part1.en", "50"], ["2.", "part2.en", "150"]]
     return folder
+
+
+def test_a_new_table_never_has_an_old_threshold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(mean: float) -> None:
+        rng = random.Random(1)
+        lines = [*range(1, 21), *[scoring.RANDOM_LINE] * 20]
+        rows = [(1, line, f"{line:016x}", *(rng.gauss(mean if line else 0, 1) for _ in range(9))) for line in lines]
+        write_lines(tmp_path / RAW, ("\t".join(map(str, row)) for row in rows))
+        write_scores(tmp_path, {"key": "", "sources": [{"file": "train.en", "pairs": 20}]})
+
+    def fail(action: str, path: Path) -> None:
+        if action == "rename" and path.name == "scores.json":
+            raise OSError(errno.ENOSPC, "full")
+
+    write(mean=3)
+    threshold = load_scores(tmp_path).threshold
+    with monkeypatch.context() as full:
+        full.setattr(atomic, "failpoint", fail)
+        with pytest.raises(MachineError):
+            write(mean=6)
+    with pytest.raises(InputError, match="no finished scores in it"):
+        load_scores(tmp_path)
+    write(mean=6)
+    assert load_scores(tmp_path).threshold != threshold
 
 
 @pytest.fixture

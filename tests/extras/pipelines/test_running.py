@@ -1,5 +1,6 @@
 """Pipelines that run: order, skipped steps, kills, signals, costs and reports."""
 
+import dataclasses
 import json
 import os
 import re
@@ -18,6 +19,9 @@ from conftest import made_once
 from mt.api.pipelines import read_plan
 from mt.extras.pipelines import execution
 from mt.extras.pipelines.records import output_digest, step_key, write_record
+from mt.extras.pipelines.records import states as states_of
+from mt.extras.pipelines.results import write_report
+from mt.training.signals import StopRequest
 from pipeline_helpers import TEACHERS, WHOLE, commands_of, make_pipeline, products, run, run_with_kills
 
 STEPS = ["teacher_1", "teacher_2", "translated", "student", "final"]
@@ -370,6 +374,37 @@ def test_all_failures_are_named_and_reported(again: Path) -> None:
     assert "pipeline.yaml:3: step one failed: " in error
     assert "pipeline.yaml:4: step two failed: " in error
     assert "0 of 2 steps are done" in (again / "runs" / "both" / "report.html").read_text()
+
+
+def test_a_step_runs_with_the_configuration_of_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    steps = "steps: {kept: {clean: {config: tiny.yaml, set: {seed: 3}, keep: [wrong-language]}}}"
+    make_pipeline(tmp_path, f"name: tiny-student\n{steps}\n")
+    plan = read_plan("pipeline.yaml")
+    edited = Path("tiny.yaml").read_text().replace("train: {source: train.en, target: train.xx}", "train: 3")
+    Path("tiny.yaml").write_text(edited)
+    execution.execute(plan, jobs=1)
+    assert states_of(plan) == {"kept": "done"}
+    assert (plan.steps["kept"].output / "train.en").is_file()
+
+
+def test_a_report_does_not_read_the_pipeline_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(make_pipeline(tmp_path))
+    plan = read_plan("pipeline.yaml")
+    Path("pipeline.yaml").unlink()
+    assert "teacher_2:\n    train: {config: tiny.yaml" in Path(write_report(plan)).read_text()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full disk")
+def test_a_full_disk_under_its_log_does_not_end_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(make_pipeline(tmp_path))
+    plan = read_plan("pipeline.yaml")
+    plan.records.mkdir(parents=True)
+    (plan.records / "final.log").symlink_to("/dev/full")
+    step = dataclasses.replace(plan.steps["final"], words=("--version",))
+    with StopRequest() as stop, Path("lock").open("w") as lock:
+        execution._Runner(plan, 1, stop)._run_command(step, "key", {}, lock.fileno())
+    assert attempts(tmp_path, "final")[-1]["seconds"] > 0
 
 
 @pytest.mark.skipif(not hasattr(os, "waitid"), reason="the system cannot wait without reaping")

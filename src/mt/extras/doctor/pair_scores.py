@@ -133,6 +133,8 @@ def write_scores(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         for row, score, random in zip(rows, scores.tolist(), is_random.tolist(), strict=True):
             if not random:
                 write(_line(row, score, files))
+        with atomic.explained(folder / SUMMARY):  # an old threshold must not lie beside the new table
+            (folder / SUMMARY).unlink(missing_ok=True)
     ends = np.cumsum([each["pairs"] for each in facts["sources"]])[:-1]
     sources = [
         {**each, "scored": int((~np.isnan(own)).sum()), "below": int((own < threshold).sum())}

@@ -7,18 +7,18 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from mt.config import dump_config
 from mt.console import duration, harmless, log
 from mt.errors import MtError, StoppedError
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import note_attempt, output_digest, read_record, remove_altered, step_key, write_record
 from mt.storage import atomic
-from mt.storage.lock import try_lock
+from mt.storage.lock import wait_for_lock
 from mt.training.signals import StopRequest
 
 ENDS_WITH_PARENT = "MT_ENDS_WITH_PARENT"  # tells a command to end when its standard input does
@@ -102,7 +102,9 @@ class _Runner:
 
     def run(self, step: Step) -> None:
         """Run a step unless it is done."""
-        with _locked(self._plan.records / f"{step.name}.lock", self._stop) as lock:
+        path, told = self._plan.records / f"{step.name}.lock", f"{step.name}: another process works on this step"
+        # It may also be a command whose pipeline was killed.
+        with wait_for_lock(path, told, lambda: self._stop.signal is not None) as lock:
             if self._stop.signal is not None:
                 return
             key, record = step_key(step), read_record(self._plan, step)
@@ -127,12 +129,12 @@ class _Runner:
         log.info("%s: mt %s", step.name, shlex.join(step.words))
         cores = self._plan.cores(step.name, self._jobs)
         environment = os.environ | variables | {"OMP_NUM_THREADS": str(cores), ENDS_WITH_PARENT: "1"}
-        started, last = time.time(), list[str]()
+        arguments, started = _fixed_arguments(self._plan, step), time.time()
         note_attempt(self._plan, step, key, started, cores=cores)
         # The command holds the lock as long as it lives; in a group of its own, a terminal's signals do not reach it.
         own_group: dict[str, Any] = {"pass_fds": [lock], "process_group": 0} if atomic.POSIX_FILES else {}
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "mt", *step.words],
+            [sys.executable, "-P", "-m", "mt", *arguments],
             stdin=subprocess.PIPE,  # closed when this process dies, however it does
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -143,14 +145,7 @@ class _Runner:
         if self._stop.signal is not None:
             _send_signal(process, self._stop.signal)
         try:
-            assert process.stdout is not None
-            with (self._plan.records / f"{step.name}.log").open("ab") as file:
-                for line in process.stdout:
-                    file.write(line)
-                    file.flush()
-                    last = [*last, harmless(line.decode(errors="replace").rstrip())][-_LAST_LINES:]
-                    with contextlib.suppress(OSError):
-                        print(f"{step.name}| {last[-1]}", file=sys.stderr, flush=True)
+            last = _copy_output(process, step.name, self._plan.records / f"{step.name}.log")
             core_seconds = _wait(process)
         finally:
             self._processes.discard(process)
@@ -163,6 +158,29 @@ class _Runner:
             raise StepError(code, f"{place}: step {step.name} failed: {shown}", hint)
         if process.returncode:
             raise StoppedError(self._stop.signal or 2, f"step {step.name} was stopped")
+
+
+def _fixed_arguments(plan: Plan, step: Step) -> list[str]:
+    """Return the arguments of a step's command with a copy of its configuration, whose file may be edited any time."""
+    if step.config is None:
+        return list(step.words)
+    copy = plan.records / f"{step.name}.yaml"
+    atomic.write_text(copy, dump_config(step.config))
+    return step.words_with(copy)
+
+
+def _copy_output(process: subprocess.Popen[bytes], name: str, log_file: Path) -> list[str]:
+    """Copy a command's output to a file and to stderr until it ends; return the last lines."""
+    assert process.stdout is not None
+    last: list[str] = []
+    for line in process.stdout:
+        # A full disk must not end the command. Opened for each line, the log goes on once there is space again.
+        with contextlib.suppress(OSError), log_file.open("ab", buffering=0) as file:
+            file.write(line)
+        last = [*last, harmless(line.decode(errors="replace").rstrip())][-_LAST_LINES:]
+        with contextlib.suppress(OSError):
+            print(f"{name}| {last[-1]}", file=sys.stderr, flush=True)
+    return last
 
 
 def _send_signal(process: subprocess.Popen[bytes], number: int) -> None:
@@ -182,25 +200,6 @@ def _wait(process: subprocess.Popen[bytes]) -> float:
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return round(usage.ru_utime + usage.ru_stime, 2)
-
-
-@contextlib.contextmanager
-def _locked(path: Path, stop: StopRequest) -> Iterator[int]:
-    """Hold a step's lock; wait while another pipeline, or a command whose pipeline was killed, holds it."""
-    with atomic.explained(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        is_told = False
-        while not try_lock(descriptor):
-            if stop.signal is not None:
-                break
-            if not is_told:
-                log.info("%s: another process works on this step; waiting for it", path.stem)
-            is_told = True
-            time.sleep(0.2)
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _gpus() -> list[str]:

@@ -13,7 +13,7 @@ from mt.config.base import Section
 from mt.config.loading import Origin, parse_tree, read_limited, report_problems
 from mt.config.problems import SECTIONS, Problem, explain
 from mt.config.suggestions import similar
-from mt.config.yaml_tree import TreePath, parse_yaml
+from mt.config.yaml_tree import TreePath, decode_text, parse_yaml
 from mt.errors import InputError, MtError
 from mt.extras.pipelines.schema import KINDS, STEP_NAME, OnCorpus, PipelineFile, Place, StepSettings
 
@@ -26,6 +26,7 @@ class Pipeline:
     """A parsed pipeline file."""
 
     path: Path
+    text: str  # of the file as it was read
     file: PipelineFile
     steps: dict[str, tuple[str, StepSettings]]  # kind and settings by name, in the order of the file
     origins: dict[TreePath, Origin]  # the place of each key, for messages
@@ -87,7 +88,8 @@ def is_pipeline(path: Path) -> bool:
 
 def load_pipeline(path: Path, overrides: Sequence[str] = ()) -> Pipeline:
     """Read a pipeline file; one InputError lists all problems with its keys."""
-    tree, origins = parse_tree(read_limited(path), str(path), overrides, _NEEDED)
+    text = decode_text(read_limited(path), str(path))
+    tree, origins = parse_tree(text, str(path), overrides, _NEEDED)
     problems: list[Problem] = []
     file = _validated(PipelineFile, tree, (), problems)
     steps: dict[str, tuple[str, StepSettings]] = {}
@@ -97,7 +99,7 @@ def load_pipeline(path: Path, overrides: Sequence[str] = ()) -> Pipeline:
             steps[name] = found
     if file is None or problems:
         raise InputError(report_problems(problems, str(path), origins))
-    return Pipeline(path, file, steps, origins)
+    return Pipeline(path, text, file, steps, origins)
 
 
 def problem(message: str, *path: str | int) -> Problem:

@@ -35,11 +35,17 @@ class Step:
     kind: str
     settings: StepSettings
     words: tuple[str, ...]  # the arguments of `mt`
+    config_words: tuple[str, ...]  # those among them, after the command, that give its configuration
     needs: tuple[str, ...]  # names of the steps whose output it reads
     places: Mapping[str, Sequence[Path]]  # the paths of its files and models, by key of its settings
     reads: tuple[Path, ...]  # files and models that it reads, besides the texts of `config`
     output: Path  # the file or folder that it writes
     config: Config | None  # of a training or of the corpus that it works on
+
+    def words_with(self, config: Path) -> list[str]:
+        """Return the arguments with another configuration file."""
+        start = len(COMMANDS[self.kind])
+        return [*self.words[:start], "--config", str(config), *self.words[start + len(self.config_words) :]]
 
     def models(self, key: str = "model") -> Sequence[Path]:
         """Return the models that a key names."""
@@ -222,7 +228,7 @@ def _make_step(
         return outputs[place.step] / place.file if place.file else outputs[place.step]
 
     words, reads = [*COMMANDS[kind], *([settings.format] if isinstance(settings, Export) else [])], []
-    config, paths = None, dict[str, list[Path]]()
+    config, config_words, paths = None, list[str](), dict[str, list[Path]]()
     for where, place in places(settings):
         paths.setdefault(str(where[0]), []).append(path_of(place, where[0] in _MODELS))
     if isinstance(settings, OnCorpus):
@@ -231,7 +237,8 @@ def _make_step(
             pipeline.refuse([problem(f"there is no file {path}", "steps", name, kind, "config")])
         overrides = _overrides(pipeline, name, settings, path, path_of)
         config = _load(pipeline, name, kind, path, overrides)
-        words += ["--config", str(path), *(word for each in overrides for word in ("--set", each))]
+        config_words = ["--config", str(path), *(word for each in overrides for word in ("--set", each))]
+        words += config_words
         reads += [Path(each) for each in (config.training.init_from, *config.training.distill_from) if each]
         reads += map(Path, config.tokenizer.given or ())
     for key, field in type(settings).model_fields.items():
@@ -249,7 +256,8 @@ def _make_step(
     words += [] if kind == "train" else ["--output", str(outputs[name])]
     words += ["--force"] if kind == "export" else []
     words += ["--runs", str(folder)]
-    return Step(name, kind, settings, tuple(words), needs, paths, tuple(reads), outputs[name], config)
+    place = outputs[name]
+    return Step(name, kind, settings, tuple(words), tuple(config_words), needs, paths, tuple(reads), place, config)
 
 
 def _overrides(pipeline: Pipeline, name: str, settings: StepSettings, path: Path, path_of: Any) -> list[str]:

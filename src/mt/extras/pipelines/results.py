@@ -64,11 +64,10 @@ def write_report(plan: Plan) -> str:
     top = headline("" if done == len(found) else "warning", f"{done} of {len(found)} steps are done.")
     rows = [[_linked(plan, row[0]), *row[1:]] for row in _rows(plan, found)]
     commands = [(name, shlex.join(["mt", *step.words])) for name, step in plan.steps.items()]
-    text = plan.pipeline.path.read_text(encoding="utf-8")
     sections = [
         ("Steps", html_table(_HEADER, rows, "numbers named")),
         ("Commands", details("All commands", html_table(["step", "command"], commands, "texts"))),
-        ("Pipeline", details(str(plan.pipeline.path), f'<div class="lines">{html.escape(text)}</div>')),
+        ("Pipeline", details(str(plan.pipeline.path), f'<div class="lines">{html.escape(plan.pipeline.text)}</div>')),
     ]
     name, path = plan.pipeline.file.name, plan.folder / "report.html"
     subtitle = f"{plan.pipeline.path}; {time.strftime('%Y-%m-%d %H:%M')}"
