@@ -256,8 +256,8 @@ def _make_step(
     words += [] if kind == "train" else ["--output", str(outputs[name])]
     words += ["--force"] if kind == "export" else []
     words += ["--runs", str(folder)]
-    place = outputs[name]
-    return Step(name, kind, settings, tuple(words), tuple(config_words), needs, paths, tuple(reads), place, config)
+    output = outputs[name]
+    return Step(name, kind, settings, tuple(words), tuple(config_words), needs, paths, tuple(reads), output, config)
 
 
 def _overrides(pipeline: Pipeline, name: str, settings: StepSettings, path: Path, path_of: Any) -> list[str]:
