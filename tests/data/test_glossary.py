@@ -5,9 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mt.data.glossary import Glossary
-from mt.data.terms import SPANS, Term, Terms
+from mt.data.terms import SPANS, Term, Terms, is_whole_word
 from mt.errors import InputError
 
 TSV = """# of vehicles
@@ -83,6 +85,40 @@ def test_languages_without_spaces(tmp_path: Path) -> None:
 def test_a_translation_has_the_term_as_a_word(tmp_path: Path, source: str, translation: str, expected: bool) -> None:
     [term] = glossary(tmp_path).terms("en", "de").find(source)
     assert term.is_in(translation) is expected
+
+
+def found_plainly(entries: dict[str, str], text: str, spaced: bool) -> list[tuple[int, int, str]]:
+    """Return start, end and source of the terms of a text by comparing every entry with every word."""
+    word, found = re.compile(r"\w+|\S" if spaced else r"\S"), list[tuple[int, int, str]]()
+    for match in word.finditer(text):
+        start, fitting = match.start(), list[str]()
+        for source in entries:
+            first, spelt = word.match(source), text[start : start + len(source)]
+            forms = (source, source[:1].title() + source[1:], source.upper())
+            is_whole = not spaced or is_whole_word(text, start, start + len(source))
+            if first and first[0].lower() == match[0].lower() and spelt in forms and is_whole:
+                fitting.append(source)
+        if fitting:
+            source = min(fitting, key=lambda source: (-len(source), text[start : start + len(source)] != source))
+            found.append((start, start + len(source), source))
+    kept: list[tuple[int, int, str]] = []
+    for span in sorted(found, key=lambda span: span[0] - span[1]):
+        if not any(span[0] < end and start < span[1] for start, end, _ in kept):
+            kept.append(span)
+    return sorted(kept)
+
+
+# Letters with more or less than one capital and small letter, and those of a word that need no space beside it.
+LETTERS = st.text("aAbß sSſςσΣıIiİǆǅ에北京-.", max_size=12)
+
+
+@given(sources=st.sets(LETTERS.map(str.strip).filter(bool), max_size=12), text=LETTERS, spaced=st.booleans())
+def test_terms_are_found_as_by_comparison_with_each(sources: set[str], text: str, spaced: bool) -> None:
+    entries = {source: f"{source}!" for source in sorted(sources)}
+    text = "".join([text, *sorted(sources)[::2], " ", *(source.upper() for source in sorted(sources)), text])
+    terms = Terms(entries, (), ("en" if spaced else "zh", "de"))
+    found = [(term.start, term.end, term.source) for term in terms.find(text)]
+    assert found == found_plainly(entries, text, spaced)
 
 
 def test_vowel_signs_belong_to_their_word() -> None:

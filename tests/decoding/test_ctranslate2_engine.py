@@ -24,7 +24,7 @@ from engine_helpers import (
 from model_helpers import reciting_model
 from mt.config import Config
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS, UNK_ID
-from mt.decoding.ctranslate2_engine import cpu_cores
+from mt.decoding.ctranslate2_engine import batch_sentences, cpu_cores
 from mt.decoding.engine import SearchOptions, batch_by_length
 from mt.errors import MachineError
 from mt.model.transformer import Transformer
@@ -146,6 +146,27 @@ def test_batches_are_within_their_bounds(max_tokens: int, max_sentences: int) ->
         assert len(batch) == 1 or len(batch) * lengths[batch[0]] <= max_tokens
         if following:  # there was no room for its first sentence
             assert len(batch) == max_sentences or (len(batch) + 1) * lengths[batch[0]] > max_tokens
+
+
+@pytest.mark.parametrize(
+    ("n_sentences", "n_workers", "largest", "size"),
+    [
+        (1, 1, 64, 1),
+        (40, 1, 64, 40),  # there is no other worker to wait for
+        (4000, 1, 64, 64),
+        (3, 2, 64, 2),  # all workers get some
+        (16, 2, 64, 8),
+        (64, 2, 64, 8),
+        (160, 2, 64, 20),  # four batches for each
+        (4000, 2, 64, 64),
+        (4000, 32, 64, 32),
+        (30, 32, 64, 1),
+        (4000, 2, 8, 8),
+        (6, 2, 8, 3),
+    ],
+)
+def test_workers_get_several_batches_of_a_fair_size(n_sentences: int, n_workers: int, largest: int, size: int) -> None:
+    assert batch_sentences(n_sentences, n_workers, largest) == size
 
 
 def test_a_sentence_without_tokens(lively: Twins) -> None:

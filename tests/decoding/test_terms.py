@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,9 @@ from engine_helpers import (
 from mt.api.loading import load
 from mt.data.glossary import Glossary
 from mt.data.terms import Term
-from mt.data.tokenizer import SPACE
+from mt.data.tokenizer import SPACE, BpeTokenizer
 from mt.decoding.alignment import Unit
-from mt.decoding.engine import Engine, EngineChoice, Hypothesis, Sampling, SearchOptions
+from mt.decoding.engine import Engine, EngineChoice, Hypothesis, Sampling, SearchOptions, Sentences
 from mt.decoding.prefix import Prefix, speller_of
 from mt.decoding.runaway import is_runaway
 from mt.decoding.scoring import forced_score
@@ -91,6 +91,47 @@ def test_other_lines_do_not_change(both: Twins, tsv: Path) -> None:
         assert found[1] != expected[1]
         del found[1], expected[1]
         assert [[c.text for c in each] for each in found] == [[c.text for c in each] for each in expected]
+
+
+@dataclass
+class Recorder:
+    """An engine that records how many sentences were searched with which options."""
+
+    engine: Engine
+    searches: list[tuple[int, SearchOptions]] = field(default_factory=list)
+
+    def translate(self, sentences: Sentences, options: SearchOptions, prefixes: Sentences = ()) -> Any:
+        self.searches.append((len(sentences), options))
+        return self.engine.translate(sentences, options, prefixes)
+
+    def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Any:
+        return self.engine.next_log_probs(sentences, targets)
+
+
+@pytest.mark.parametrize("attention", [False, True])
+def test_attention_is_in_memory_for_a_block_of_sentences(
+    both: Twins, tsv: Path, monkeypatch: pytest.MonkeyPatch, attention: bool
+) -> None:
+    monkeypatch.setattr("mt.decoding.translator._TERM_BLOCK", 3)
+    options, lines = replace(OPTIONS, attention=attention), [*TEXT[:1], *LINES, *TEXT[1:], "An old dog."]
+    for translator in translators(both, Glossary(tsv)):
+        engine = Recorder(translator.engine)
+        found = replace(translator, engine=engine).translate(lines, options)
+        wide = [size for size, each in engine.searches if each.attention and each.n_best == OPTIONS.beam_size]
+        assert wide == [3, 2]
+        alone = [translator.translate([line], options)[0] for line in lines]
+        assert [[c.text for c in each] for each in found] == [[c.text for c in each] for each in alone]
+        attentions = [part.attention for each in found for candidate in each for part in candidate.parts]
+        assert any(rows is not None for rows in attentions) is attention
+
+
+def test_the_vocabulary_is_read_once(monkeypatch: pytest.MonkeyPatch, both: Twins) -> None:
+    tokenizer = BpeTokenizer.train(TEXT, 280)
+    sizes, tokens = list[int](), tokenizer.tokens
+    monkeypatch.setattr(tokenizer, "tokens", lambda ids: sizes.append(len(ids)) or tokens(ids))
+    for _ in range(3):
+        term_search(both.slow(), tokenizer)
+    assert sizes == [tokenizer.vocab_size]
 
 
 def test_a_translation_that_has_them_stays(both: Twins, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import itertools
 import lzma
 import os
 import queue
+import sys
 import threading
 import tracemalloc
 from pathlib import Path
@@ -307,6 +308,24 @@ def test_a_line_is_delivered_before_the_pipe_closes() -> None:
     empty = Pipe()
     empty.close()
     assert empty.next() is None
+
+
+def test_a_large_text_comes_in_large_groups(tmp_path: Path) -> None:
+    """Batches are made of the lines of a group."""
+    content = b"one line\n" * 50_000
+    (tmp_path / "text").write_bytes(content)
+    with (tmp_path / "text").open("rb") as stream:
+        assert [len(group) for group in read_available(stream, "stdin")] == [50_000]
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    os.write(writing, b"one\n")
+    with os.fdopen(reading, "rb") as stream:
+        groups = read_available(stream, "stdin")
+        assert next(groups) == ["one"]
+        written = os.write(writing, content)  # as much as the pipe takes
+        assert len(next(groups)) == written // len(b"one line\n")
+        assert written == len(content) or sys.platform != "linux"
+        os.close(writing)
 
 
 def test_invalid_utf8_in_a_pipe_names_the_line() -> None:

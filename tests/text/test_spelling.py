@@ -2,9 +2,12 @@
 
 import shutil
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from command import mt
 from mt.bundle.load_translator import open_model
@@ -58,6 +61,7 @@ def test_slips_are_corrected(line: str, corrected: str) -> None:
         "hxoxrse",  # two errors
         "shuted",  # a word of shouted lines only
         "不是horsse",
+        "hrse" * 10_000,  # takes minutes if it is compared with all words
     ],
 )
 def test_other_words_stay_as_they_are(line: str) -> None:
@@ -80,6 +84,18 @@ def test_spans_are_kept() -> None:
     spelling = learned(ENGLISH)
     line = "the hrse and the hrse"
     assert spelling.corrected(line, lambda text: [(4, 8, "hrse")]) == "the hrse and the horse"
+
+
+WORDS = ["hrse", "horsse,", "(hosre)", "horse", "Hrse", "hrse.org", "`hrse`", "12.5", "hrse-hosre", "hrse/hrse"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(WORDS), st.booleans()), max_size=12))
+def test_each_word_is_corrected_as_alone(words: list[tuple[str, bool]]) -> None:
+    spelling = learned(ENGLISH)
+    starts = list(accumulate((len(word) + 1 for word, _ in words), initial=0))
+    spans = [(s, s + len(word), word) for s, (word, kept) in zip(starts, words, strict=False) if kept]
+    corrected = spelling.corrected(" ".join(word for word, _ in words), lambda line: spans)
+    assert corrected == " ".join(word if kept else spelling.corrected(word) for word, kept in words)
 
 
 def test_text_without_case_teaches_nothing() -> None:

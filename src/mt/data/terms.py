@@ -94,11 +94,13 @@ class Terms:
         self._keep = keep
         self._spaced, self._into_spaced = map(is_spaced, languages)
         self._word = re.compile(r"\w+|\S" if self._spaced else r"\S")
-        self._by_word: dict[str, list[tuple[str, str]]] = {}  # by its first word in lower case
+        # By the first word in lower case, the length, longest first, and the capitals, which all forms of a term share.
+        self._by_word: dict[str, dict[int, dict[str, list[tuple[str, str]]]]] = {}
         for source, target in sorted(entries.items(), key=lambda entry: -len(entry[0])):
             first = self._word.match(source)
             assert first is not None
-            self._by_word.setdefault(first[0].lower(), []).append((source, target))
+            by_length = self._by_word.setdefault(first[0].lower(), {})
+            by_length.setdefault(len(source), {}).setdefault(source.upper(), []).append((source, target))
 
     def find(self, text: str, spans: bool = False) -> list[Term]:
         """Return the terms of a text from left to right, also `SPANS` if asked; of overlapping ones the longest."""
@@ -108,10 +110,12 @@ class Terms:
         if spans:
             kept += [self._kept(m.start(), _spellings(m[0])) for m in SPANS.finditer(text)]
         terms = self._occurrences(text) if self._by_word else ()
-        found: list[Term] = []
+        found, covered = [], bytearray(len(text))
         for term in sorted([*kept, *terms], key=lambda term: term.start - term.end):
-            if term.end > term.start and not any(term.start < o.end and o.start < term.end for o in found):
+            # The terms found before are as long or longer, so one that overlaps covers an edge.
+            if term.end > term.start and not (covered[term.start] or covered[term.end - 1]):
                 found.append(term)
+                covered[term.start : term.end] = b"\1" * (term.end - term.start)
         return sorted(found)
 
     def spans(self, text: str) -> list[tuple[int, int, str]]:
@@ -129,22 +133,26 @@ class Terms:
 
     def _occurrences(self, text: str) -> Iterator[Term]:
         for word in self._word.finditer(text):
-            start, matches = word.start(), []
-            for source, target in self._by_word.get(word[0].lower(), ()):
-                spelt = text[start : start + len(source)]
-                if spelt in (source, _capitalized(source), source.upper()) and (
-                    not self._spaced or is_whole_word(text, start, start + len(source))
-                ):
-                    matches.append((source, target, spelt))
-            for source, target, spelt in sorted(matches, key=lambda m: (-len(m[0]), m[0] != m[2]))[:1]:
-                if target in ("", source):
-                    yield self._kept(start, (spelt,))
-                    continue
-                forms: tuple[str, ...] = (target,)
-                if spelt != source:
-                    upper = len(spelt) > 1 and spelt == source.upper()
-                    forms = (target.upper(), target) if upper else (target, _capitalized(target))
-                yield Term(start, start + len(spelt), forms, True, self._into_spaced, source)
+            start = word.start()
+            for length, entries in self._by_word.get(word[0].lower(), {}).items():
+                spelt = text[start : start + length]
+                matches = [
+                    (source, target)
+                    for source, target in entries.get(spelt.upper(), ())
+                    if spelt in (source, _capitalized(source), source.upper())
+                ]
+                if matches and (not self._spaced or is_whole_word(text, start, start + length)):
+                    yield self._term(start, spelt, *min(matches, key=lambda entry: entry[0] != spelt))
+                    break
+
+    def _term(self, start: int, spelt: str, source: str, target: str) -> Term:
+        if target in ("", source):
+            return self._kept(start, (spelt,))
+        forms: tuple[str, ...] = (target,)
+        if spelt != source:
+            upper = len(spelt) > 1 and spelt == source.upper()
+            forms = (target.upper(), target) if upper else (target, _capitalized(target))
+        return Term(start, start + len(spelt), forms, True, self._into_spaced, source)
 
 
 def _spellings(text: str) -> tuple[str, ...]:

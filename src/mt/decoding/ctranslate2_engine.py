@@ -35,6 +35,7 @@ from mt.system.cpus import usable_cores
 
 # Sentences per batch, as measured (docs/lab/decoding_speed.md). The fewer share a shortlist, the shorter it is.
 _BATCH, _SHORTLIST_BATCH = 64, 8
+_BATCHES_EACH, _MIN_BATCH = 4, 8  # batches for each worker; below this size they are slow
 
 _Found = tuple[list[str], float, Any]  # a hypothesis: its pieces, score and attention
 
@@ -56,6 +57,17 @@ def cpu_cores() -> int:
     cores = usable_cores()
     limit = os.environ.get("OMP_NUM_THREADS", "")
     return min(cores, int(limit)) if limit.isdecimal() and int(limit) > 0 else cores
+
+
+def batch_sentences(n_sentences: int, n_workers: int, largest: int) -> int:
+    """Return how many sentences make a batch.
+
+    Each worker gets some sentences, and several batches where there are enough: one with long sentences takes longer.
+    """
+    share = -(-n_sentences // n_workers)
+    if n_workers > 1:
+        share = max(min(share, _MIN_BATCH), -(-share // _BATCHES_EACH))
+    return min(largest, share)
 
 
 def _check_vocabulary(folder: Path, source: Sequence[str], target: Sequence[str]) -> None:
@@ -218,8 +230,7 @@ class CTranslate2Engine:
             groups = [[r for r in g if bool(prefixes[r]) == some] for g in groups for some in (True, False)]
         for group in filter(None, groups):
             shortlist = self._shortlist and not (prefixes and prefixes[group[0]])
-            batch_size = _SHORTLIST_BATCH if shortlist else _BATCH
-            max_sentences = min(batch_size, -(-len(group) // self._workers))  # so that all workers get some
+            max_sentences = batch_sentences(len(group), self._workers, _SHORTLIST_BATCH if shortlist else _BATCH)
             lengths = [len(sentences[row]) + 2 if sentences[row] else 0 for row in group]
             for batch in batch_by_length(lengths, self._settings.batch_tokens, max_sentences):
                 rows = [group[i] for i in batch]

@@ -6,6 +6,7 @@ Terms are placed from left to right, so what has been placed stays, and every te
 translation would become too long. Placeholders, which the model would have to copy, are not needed (docs/lab/terms.md).
 """
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,17 @@ _ALIGNED = 0.3  # share of the attention to a term that makes a word its transla
 _IMPOSSIBLE = -1e9
 _MARK = "、"  # behind which no piece begins with a space
 _CONTINUES = re.compile(f"[{IN_WORD}]")  # a piece that continues a word
+
+
+@functools.lru_cache(maxsize=8)
+def _piece_tables(tokenizer: "TextTokenizer", is_spaced: bool) -> "tuple[np.ndarray, np.ndarray, np.ndarray]":
+    """Return which pieces begin a word, which follow the end of one, and which are a space."""
+    pieces = tokenizer.tokens(range(tokenizer.vocab_size))
+    hidden = {*range(len(SPECIALS)), *tokenizer.byte_ids, *tokenizer.tags.values()}
+    begins = np.array([i not in hidden and not (is_spaced and _CONTINUES.match(p)) for i, p in enumerate(pieces)])
+    ends = begins.copy()
+    ends[EOS_ID] = True
+    return begins, ends, np.array([piece == SPACE for piece in pieces])
 
 
 class Sentence(NamedTuple):
@@ -78,12 +90,7 @@ class TermSearch:
     aligned: Aligned = lambda *_: ()
 
     def __post_init__(self) -> None:
-        pieces = self.tokenizer.tokens(range(self.tokenizer.vocab_size))
-        hidden = {*range(len(SPECIALS)), *self.tokenizer.byte_ids, *self.tokenizer.tags.values()}
-        begins = [i not in hidden and not (self.is_spaced and _CONTINUES.match(p)) for i, p in enumerate(pieces)]
-        self._begins_word, self._ends_word = np.array(begins), np.array(begins)
-        self._is_space = np.array([piece == SPACE for piece in pieces])
-        self._ends_word[EOS_ID] = True
+        self._begins_word, self._ends_word, self._is_space = _piece_tables(self.tokenizer, self.is_spaced)
 
     def missing(self, sentence: Sentence, ids: Sequence[int]) -> "list[Term]":
         """Return the terms that a translation lacks."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mt.data.eval_texts import EvalText
     from mt.data.glossary import Glossary
 
+_TERM_BLOCK = 512  # sentences with terms, whose hypotheses are in memory with their attention
 _LINE_BREAK = re.compile("\r\n|\r|\n")
 LineNumbers = int | Sequence[int] | None  # of the first line, of each, or of none
 
@@ -169,14 +170,22 @@ class Translator:
         # Apart from the others, whose translations must not depend on them.
         others = [row for row, sentence in enumerate(sentences) if not sentence.terms]
         found = dict(zip(others, self._search_freely([sentences[row] for row in others], options), strict=True))
-        termed = [sentences[row] for row in rows]
-        options = replace(options, attention=options.attention or self.glossary is not None)  # which places terms
+        rows.sort(key=lambda row: -len(sentences[row].source))  # so that blocks have batches of similar length
+        for start in range(0, len(rows), _TERM_BLOCK):
+            block = rows[start : start + _TERM_BLOCK]
+            found |= zip(block, self._search_terms([sentences[row] for row in block], options), strict=True)
+        return [found[row] for row in range(len(sentences))]
+
+    def _search_terms(self, sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
+        """Return the n best hypotheses of sentences that have terms."""
+        shown = options.attention
+        options = replace(options, attention=shown or self.glossary is not None)  # which places terms
         wide = replace(options, n_best=options.beam_size, scores=True)
         tokenizer, spaced = self.tokenizers.target, bool(self.separator)
         search = TermSearch(self._search_freely, self._costs, tokenizer, spaced, self._aligned)
-        completed = search.complete(termed, self._search_freely(termed, wide), options, self._longest)
-        found |= zip(rows, (hypotheses[: options.n_best] for hypotheses in completed), strict=True)
-        return [found[row] for row in range(len(sentences))]
+        completed = search.complete(sentences, self._search_freely(sentences, wide), options, self._longest)
+        best = [hypotheses[: options.n_best] for hypotheses in completed]
+        return best if shown else [[replace(h, attention=None) for h in each] for each in best]
 
     def _search_freely(self, sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
         """Return the n best hypotheses of sentences, which begin with their prefixes."""

@@ -1,10 +1,12 @@
 """Letter case: changes of it, and the usual case of words, to which capitals and titles are brought back."""
 
+import bisect
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from operator import itemgetter
 from pathlib import Path
 from unicodedata import category
 
@@ -60,7 +62,13 @@ def title_case(text: str, language: str = "") -> str:
 
 Recase = Callable[[str, str], str]  # of a text and its language
 Kept = Callable[[str], Sequence[tuple[int, int, str]]]
-"""Finds terms, code and the like in a line: start, end, and the same text in its usual case."""
+"""Finds terms, code and the like in a line, in order and disjoint: start, end, and the same text in its usual case."""
+
+
+def last_span(spans: Sequence[tuple[int, int, str]], position: int) -> tuple[int, int, str]:
+    """Return the last of ordered, disjoint spans that starts at or before a position; an empty one if none does."""
+    n_before = bisect.bisect_right(spans, position, key=itemgetter(0))
+    return spans[n_before - 1] if n_before else (0, 0, "")
 
 
 @dataclass(frozen=True)
@@ -149,7 +157,8 @@ class Casing:
 
         def restored_word(match: re.Match[str]) -> str:
             first, last = match.span()
-            own = next((text[first - s : last - s] for s, e, text in spans if s <= first and last <= e), "")
+            start, end, text = last_span(spans, first)
+            own = text[first - start : last - start] if last <= end else ""
             capitals = upper_case(match[0], language)
             is_abbreviation = change is title_case and len(capitals) > 1 and match[0] == capitals
             if match[0] == own or (is_abbreviation and not own):

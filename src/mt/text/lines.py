@@ -7,7 +7,7 @@ shifts every pair after it.
 import unicodedata
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from io import BufferedReader
@@ -19,6 +19,7 @@ from mt.errors import InputError
 from mt.text.compressed import open_bytes
 
 _MAX_LINE = 2**24  # bytes
+_READ = 2**20  # bytes; some thousand lines, which make good batches
 _ARCHIVES = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
@@ -172,6 +173,10 @@ def read_available(stream: BufferedReader, name: str) -> Iterator[list[str]]:
     Raises:
         InputError: a line is not valid UTF-8; valid lines before it are yielded first.
     """
+    with suppress(ImportError, AttributeError, OSError):  # only pipes of Linux can be enlarged
+        import fcntl
+
+        fcntl.fcntl(stream, fcntl.F_SETPIPE_SZ, _READ)
     number = 0
     for raw in _arriving(stream):
         lines: list[str] = []
@@ -187,7 +192,7 @@ def read_available(stream: BufferedReader, name: str) -> Iterator[list[str]]:
 
 def _arriving(stream: BufferedReader) -> Iterator[list[bytes]]:
     pending: list[bytes] = []  # pieces of an unfinished line, joined once, since it may be long
-    while chunk := stream.read1(1 << 16):
+    while chunk := stream.read1(_READ):
         first, *others = chunk.split(b"\n")
         pending.append(first)
         if others:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mt.errors import InputError
-from mt.text.casing import WORD, Kept, starts_sentence
+from mt.text.casing import WORD, Kept, last_span, starts_sentence
 from mt.text.lines import nfc
 
 KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю")
@@ -79,6 +79,10 @@ class Spelling:
         return {word.lower(): rank for rank, word in enumerate(self.words[: self.n_frequent])}
 
     @cached_property
+    def _longest(self) -> int:
+        return max(map(len, self._rank), default=0) + 1  # a letter was doubled
+
+    @cached_property
     def _capitalises_nouns(self) -> bool:
         frequent = self.words[: self.n_frequent]  # in German more than half are capitalised, elsewhere under 0.3
         return sum(word[0].isupper() for word in frequent) > _NOUNS * len(frequent)
@@ -95,15 +99,17 @@ class Spelling:
         replace them.
         """
         unknown = [
-            word for word in WORD.finditer(line) if len(word[0]) >= _MIN_LETTERS and word[0].lower() not in self._known
+            word
+            for word in WORD.finditer(line)
+            if _MIN_LETTERS <= len(word[0]) <= self._longest and word[0].lower() not in self._known
         ]
         if not unknown:
             return line
-        prose, spans = [match.span(1) for match in _PROSE.finditer(line)], kept(line)
+        prose, spans = [(*match.span(1), match[1]) for match in _PROSE.finditer(line)], kept(line)
         pieces, end = [], 0
         for word in unknown:
-            is_prose = any(first <= word.start() and word.end() <= last for first, last in prose)
-            if is_prose and not any(start < word.end() and word.start() < stop for start, stop, _ in spans):
+            is_prose = word.end() <= last_span(prose, word.start())[1]
+            if is_prose and last_span(spans, word.end() - 1)[1] <= word.start():
                 pieces += [line[end : word.start()], self._corrected(word[0])]
                 end = word.end()
         return "".join([*pieces, line[end:]])
