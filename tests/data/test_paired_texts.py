@@ -27,6 +27,7 @@ TEXTS = {
 
 
 def packed(path: Path, texts: dict[str, str], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    path.parent.mkdir(exist_ok=True)
     if path.suffix == ".zip":
         with zipfile.ZipFile(path, "w", method) as archive:
             for name, text in texts.items():
@@ -129,6 +130,35 @@ def test_stems_choose_among_texts(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert refusal(tmp_path / "empty", "folder") == nothing
     assert refusal(tmp_path / "none", "folder") == ": no such file"
+
+
+@pytest.mark.parametrize(("name", "most"), [("a.zip", 2), ("a.tar.gz", 500)])
+def test_an_archive_of_many_texts_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, most: int
+) -> None:
+    opened, init, members = [], zipfile.ZipFile.__init__, tarfile.TarFile.next
+
+    def texts(word: str) -> dict[str, str]:
+        return {f"{n:02}.{code}": f"{word} {n}\n{code}\n" for n in range(40) for code in ("en", "it")}
+
+    for word in ("first", "other"):  # the same size
+        packed(tmp_path / word / name, texts(word)).replace(tmp_path / name)
+        with monkeypatch.context() as patch:
+            patch.setattr(zipfile.ZipFile, "__init__", lambda *a: opened.append(a) or init(*a))
+            patch.setattr(tarfile.TarFile, "next", lambda *a: opened.append(a) or members(*a))
+            assert pairs_of(tmp_path, {"file": name}) == [
+                pair for n in range(40) for pair in ((f"{word} {n}", f"{word} {n}"), ("en", "it"))
+            ]
+    assert len(opened) <= most, "opened archives, or members of tar archives; 160 texts were read"
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar.gz"])
+def test_texts_of_a_larger_archive_are_unpacked_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("mt.text.archives._SMALL", 9)
+    packed(tmp_path / name, TEXTS | {"a": "".join(map(chr, range(32, 2000)))})
+    assert pairs_of(tmp_path, {"file": name}) == [("one", "uno"), ("two", "due")]
 
 
 @pytest.mark.parametrize(

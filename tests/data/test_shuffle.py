@@ -113,6 +113,16 @@ def test_blocks_end_with_their_share() -> None:
     assert all(map(len, windows_of(windows)))
 
 
+def test_the_number_of_windows_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training asks for it at each step, and each source is drawn for."""
+    draws, random = [], ShuffledWindows._random
+    monkeypatch.setattr(ShuffledWindows, "_random", lambda *a: draws.append(a) or random(*a))
+    windows = ShuffledWindows(tuple(Share(100, 0.5) for _ in range(20)), 1, 0, window=64, block=8)
+    assert {len(windows) for _ in range(50)} == {17}
+    assert len(draws) == 20
+    assert windows == ShuffledWindows(windows.shares, 1, 0, window=64, block=8)
+
+
 @pytest.mark.parametrize("repeated", [0.1, 0.5, 1.5])
 def test_a_share_smaller_than_a_block_is_read_as_often_as_it_should_be(repeated: float) -> None:
     shares = (Share(25), Share(5, repeated))

@@ -1,6 +1,8 @@
 """Word alignment: what the models learn, how both directions are joined, and the pieces that words consist of."""
 
 import random
+import tracemalloc
+from collections.abc import Iterator
 from itertools import chain, pairwise
 from pathlib import Path
 
@@ -16,7 +18,8 @@ from mt.data.subword_sampling import Merges, SampledCorpus
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.data.tokenizer_kinds import train_tokenizer
-from mt.data.word_alignment import Words, align_words, grow_diag_final_and
+from mt.data.word_alignment import Links, Words, align_words, grow_diag_final_and
+from mt.extras.doctor import align_files
 from mt.text.words import WORD
 
 VOCABULARY = [f"{a}{b}" for a in "bcdfg" for b in "aeiou"]
@@ -137,6 +140,24 @@ def test_long_sentences_are_read_in_smaller_blocks(tmp_path: Path, monkeypatch: 
     assert max(gathered) <= 100
 
 
+def test_a_large_corpus_is_numbered_block_by_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = TokenizerPair.train(VOCABULARY, VOCABULARY, 300, shared=False)
+    pieces = [i for i, piece in enumerate(pair.source.tokens(range(300))) if piece[:1] == "▁" != piece]
+    ids = np.random.default_rng(1).choice(pieces, (5000, 12))
+    side = ids.astype(np.uint16).ravel(), np.arange(0, ids.size + 1, 12)
+    corpus = EncodedCorpus(dict.fromkeys(("source", "target"), side))
+    keys, _ = PieceWords(pair.source).keys(ids)
+    expected = np.searchsorted(np.unique(keys), keys)
+    monkeypatch.setattr(guided_alignment, "_AT_ONCE", 100)
+    tracemalloc.start()
+    words = guided_alignment._corpus_words(corpus, "source", pair.source)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.array_equal(words.ids, expected)
+    assert np.array_equal(words.starts, side[1])
+    assert peak < 30 * ids.size, "bytes a word; 15 of them for a large text"
+
+
 def test_links_hold_for_every_segmentation(tmp_path: Path) -> None:
     lines = [f"{word} {word}{end}" for word in ("a dog", "a cat", "it is") for end in ("...", "?!")] * 9
     pair, corpus, alignments = written(tmp_path, lines, lines)
@@ -177,6 +198,25 @@ def test_sentences_whose_words_an_augmentation_changed_are_not_aligned(tmp_path:
     target = np.array([[*pair.target.encode(targets[0]), 3]])
     assert alignments.of_batch(np.array([0]), one, target).any()
     assert not alignments.of_batch(np.array([0]), two, target).any()
+
+
+def test_two_files_are_aligned_without_their_lines_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, held = [tmp_path / "a.en", tmp_path / "a.xx"], []
+    sources, targets, _ = permuted_text()
+    write_lines(files[0], [*(f"{line} ({line})" for line in sources), "", "- ba (ce)"])
+    write_lines(files[1], [*(f"{line} ({line})" for line in targets), "x", "- BA (CE)"])
+
+    def measured(*words: Words) -> Iterator[Links]:
+        held.append(tracemalloc.get_traced_memory())
+        return align_words(*words)
+
+    monkeypatch.setattr(align_files, "align_words", measured)
+    tracemalloc.start()
+    summary = align_files.write_word_links(*files, tmp_path / "links")
+    tracemalloc.stop()
+    assert summary == "402 pairs of lines, 83% of the target words linked"
+    assert lines_in(tmp_path / "links")[-2:] == ["", "0-0 1-1 2-2"]
+    assert max(held[0]) < 8 * sum(path.stat().st_size for path in files)
 
 
 def test_two_files_are_aligned_on_the_command_line(tmp_path: Path) -> None:

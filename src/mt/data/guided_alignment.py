@@ -132,13 +132,17 @@ def write_alignments(corpus: EncodedCorpus, tokenizers: TokenizerPair, folder: P
 
 
 def _corpus_words(corpus: EncodedCorpus, side: str, tokenizer: TextTokenizer) -> Words:
+    """Return the words of one side, numbered in the order of their keys; the keys are held block by block."""
     words, found = PieceWords(tokenizer), []
     pad = int(np.flatnonzero(words.hidden)[0])
     longest = int(np.diff(corpus.sides[side][1]).max(initial=1))
     at_once = max(1, min(_AT_ONCE, _PIECES // longest))  # sentences are padded to the longest
     for start in range(0, len(corpus), at_once):
         ids, lengths = corpus.gather(side, np.arange(start, min(start + at_once, len(corpus))))
-        found.append(words.keys(np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, pad)))
-    keys, sizes = map(np.concatenate, zip(*found, strict=True))
-    numbers = np.unique(keys, return_inverse=True)[1].astype(np.int32)
-    return Words(numbers, np.concatenate([[0], np.cumsum(sizes)]))
+        keys, sizes = words.keys(np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, pad))
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        found.append((distinct, inverse.astype(np.int32), sizes))
+    vocab = np.unique(np.concatenate([distinct for distinct, _, _ in found]))
+    numbers = [np.searchsorted(vocab, distinct).astype(np.int32)[inverse] for distinct, inverse, _ in found]
+    starts = np.cumsum(np.concatenate([[0], *(sizes for _, _, sizes in found)]))
+    return Words(np.concatenate(numbers), starts)

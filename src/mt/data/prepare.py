@@ -5,7 +5,7 @@ validation scores are computed on raw text.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import zip_longest
@@ -199,8 +199,8 @@ class _PairWriter:
         return [replace(part, pairs=pairs) for part, pairs in zip(self._parts, self._counts, strict=True)]
 
 
-def input_digests(data: DataConfig) -> dict[str, Any]:
-    """Identify the content of every source: the SHA-256 of files, the name and revision of anything else.
+def input_digests(data: DataConfig, digest: Callable[[Path], str] = sha256) -> dict[str, Any]:
+    """Identify the content of every source: the digest of files, the name and revision of anything else.
 
     Raises InputError if a file is missing.
     """
@@ -212,23 +212,23 @@ def input_digests(data: DataConfig) -> dict[str, Any]:
             prefix = f"data.{split}.{index}" if len(sources) > 1 else f"data.{split}"
             if isinstance(source, TextFolder):
                 paths = dict.fromkeys(text.path for pair in line_texts(source, data) for text in pair)
-                digests[prefix] = list(map(_file_digest, paths))
+                digests[prefix] = [_file_digest(path, digest) for path in paths]
             elif isinstance(source, OpusCorpus):
-                digests[prefix] = sha256(opus_archive(source.opus, source.version, data.languages_of(source))[0])
+                digests[prefix] = digest(opus_archive(source.opus, source.version, data.languages_of(source))[0])
             elif isinstance(source, PairFiles | TableFile):
                 for key, name in source.files.items():
                     hint = f"the path is relative to data.root, which is '{data.root}'"
                     path = Path(data.root) / name
-                    digests[f"{prefix}.{key}"] = _file_digest(path, "" if Path(name).is_absolute() else hint)
+                    digests[f"{prefix}.{key}"] = _file_digest(path, digest, "" if Path(name).is_absolute() else hint)
             elif source is not None:
                 digests[prefix] = source.model_dump(exclude=_NOT_CONTENT)
     return digests
 
 
-def _file_digest(path: Path, hint: str = "") -> str:
+def _file_digest(path: Path, digest: Callable[[Path], str], hint: str = "") -> str:
     refuse_pipe(path)
     with explain_read_errors(path, hint):
-        return sha256(path)
+        return digest(path)
 
 
 def warn_of_shared_text(data: DataConfig) -> None:

@@ -2,10 +2,13 @@
 
 import contextlib
 import gzip
+import io
+import os
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 from lzma import LZMAError
 from pathlib import Path
 from typing import IO, Any
@@ -68,7 +71,7 @@ def file_names(path: Path) -> list[str]:
 
 
 def member_lines(path: Path, name: str) -> Iterator[bytes]:
-    """Yield the raw lines of one file in an archive, which is reopened so that two can be read in parallel.
+    """Yield the raw lines of one file in an archive; several can be read side by side.
 
     Raises:
         InputError: it is damaged.
@@ -76,25 +79,59 @@ def member_lines(path: Path, name: str) -> Iterator[bytes]:
     with _opened(path) as archive:
         if isinstance(archive, zipfile.ZipFile):
             stream: IO[bytes] | None = archive.open(name)
+        elif (content := _small_tar(path, *_state(path)).get(name)) is not None:
+            stream = io.BytesIO(content)
         else:
             stream = archive.extractfile(next(member for member in archive if member.name == name))
         assert stream is not None, "only files are named"
-        yield from raw_lines(stream)
+        with stream:
+            yield from raw_lines(stream)
 
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile | tarfile.TarFile]:
-    with explain_read_errors(path), path.open("rb") as file:
+    with explain_read_errors(path):
         try:
             if path.name.lower().endswith(".zip"):
-                with zipfile.ZipFile(file) as archive:
-                    refuse_unsafe_zip(archive, str(path))
-                    yield archive
+                yield _zip(path, *_state(path))
             else:
-                with gzip.open(file) as stream, tarfile.open(fileobj=_Bounded(stream, path), mode="r:") as archive:  # type: ignore[call-overload]
+                with gzip.open(path) as stream, tarfile.open(fileobj=_Bounded(stream, path), mode="r:") as archive:  # type: ignore[call-overload]
                     yield archive
         except _DAMAGE as error:
             raise InputError(f"{path}: damaged, or of another kind ({error})", "download or pack it again") from None
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    """Return values that differ after a file has been replaced or written to, and in a forked process."""
+    status = path.stat()
+    return os.getpid(), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+@lru_cache(maxsize=1)
+def _zip(path: Path, *state: int) -> zipfile.ZipFile:
+    """Open an archive and keep it open, since reading a list of thousands of files takes longer than a file of it.
+
+    The library closes it when it is no longer kept, and no file in it is being read.
+    """
+    archive = zipfile.ZipFile(path)
+    refuse_unsafe_zip(archive, str(path))
+    return archive
+
+
+@lru_cache(maxsize=1)
+def _small_tar(path: Path, *state: int) -> dict[str, bytes]:
+    """Return the files of a small archive, nothing of another: to read one, all before it has to be unpacked."""
+    contents, size = dict[str, bytes](), 0
+    with _opened(path) as archive:
+        assert isinstance(archive, tarfile.TarFile)
+        for member in filter(tarfile.TarInfo.isfile, archive):
+            size += member.size
+            if size > _SMALL:
+                return {}
+            stream = archive.extractfile(member)
+            assert stream is not None
+            contents.setdefault(member.name, b"".join(raw_lines(stream)))
+    return contents
 
 
 class _Bounded:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,17 @@ def test_a_pair_that_is_aligned_and_swapped_back_names_both_repairs() -> None:
     raw = bitexts.RawPair(1, "a b", "c", "", repairs=("alignment",), before=("a", "c"))
     [found] = bitexts._swapped_back(iter([raw]), [(0, 1)])
     assert found == raw._replace(source="c", target="a b", repairs=("alignment", "swapped"))
+
+
+def test_only_the_pairs_of_blocks_are_swapped_back() -> None:
+    rows = [bitexts.RawPair(n + 1, f"a{n}", f"b{n}", "no UTF-8" if n == 3 else "") for n in range(9)]
+    tracemalloc.start()
+    found = list(bitexts._swapped_back(iter(rows), [(0, 1), (2, 5), (5, 6), (8, 10**6)]))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [raw.line - 1 for raw in found if raw.repairs == ("swapped",)] == [0, 2, 4, 5, 8]
+    assert [raw for raw in found if not raw.repairs] == [rows[n] for n in (1, 3, 6, 7)]
+    assert peak < 10**6
 
 
 def test_a_short_line_is_judged_with_its_neighbours() -> None:

@@ -1,6 +1,7 @@
 """Pipelines that run: order, skipped steps, kills, signals, costs and reports."""
 
 import dataclasses
+import hashlib
 import json
 import os
 import re
@@ -196,6 +197,22 @@ def test_a_key_has_a_models_test_set_and_the_roles_of_models(again: Path, monkey
         TEACHERS.replace("init_from: {step: teacher_1}", "distill_from: [{step: teacher_1}]")
     )
     assert step_key(read_plan("pipeline.yaml").steps["student"]) != before["student"]
+
+
+def test_steps_that_read_the_same_text_hash_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(make_pipeline(tmp_path))
+    hashed, digest = [], hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", lambda file, name: hashed.append(file.name) or digest(file, name))
+    teachers = [read_plan("pipeline.yaml").steps[name] for name in ("teacher_1", "teacher_2")]
+    before = [*map(step_key, teachers), *map(step_key, teachers)]
+    assert len(hashed) == len(set(hashed)) == 6
+    text = Path("train.en").read_text()
+    Path("other").write_text(text.swapcase())  # of the same size
+    Path("other").replace("train.en")
+    assert not {*before} & {*map(step_key, teachers)}
+    Path("other").write_text(text)
+    Path("other").replace("train.en")
+    assert [*map(step_key, teachers)] * 2 == before
 
 
 def test_damaged_records_and_scores_are_left_out(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:

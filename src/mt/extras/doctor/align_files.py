@@ -1,9 +1,10 @@
 """Alignment of two text files: their sentences, their lines where the numbers of them differ, or their words."""
 
 import re
+from array import array
 from collections import Counter
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -99,20 +100,36 @@ def _ignored(fault: TextIssue) -> None:
     """Accept a line that is not UTF-8."""
 
 
-def _units(lines: Iterable[str]) -> tuple[Words, list[list[int | None]]]:
-    """Return the words and marks of all lines, and of each line's the word between spaces that they belong to."""
-    vocab: dict[str, int] = {}
-    ids, starts, places = list[int](), [0], list[list[int | None]]()
-    for line in lines:
-        places.append([])
+class _Units:
+    """The words and marks of one side's lines, and the words between spaces that they belong to.
+
+    Attributes:
+        ids: of the words and marks, one line after another.
+        starts: where each line begins.
+        places: of each, the word between spaces; -1 for a mark at a word, which says nothing about that word.
+    """
+
+    def __init__(self) -> None:
+        self._vocab: dict[str, int] = {}
+        self.ids, self.starts, self.places = array("i"), array("q", [0]), array("i")
+
+    def add(self, line: str) -> None:
+        """Append a line."""
+        vocab = self._vocab
         for number, found in enumerate(_SPACED.finditer(line)):
             units = WORD.findall(found[0].lower())
-            ids += [vocab.setdefault(unit, len(vocab)) for unit in units]
+            self.ids.extend([vocab.setdefault(unit, len(vocab)) for unit in units])
             is_mark = not any(map(str.isalnum, found[0]))
-            # A mark at a word says nothing about that word.
-            places[-1] += [number if is_mark or unit[0].isalnum() else None for unit in units]
-        starts.append(len(ids))
-    return Words(np.array(ids, np.int64), np.array(starts)), places
+            self.places.extend([number if is_mark or unit[0].isalnum() else -1 for unit in units])
+        self.starts.append(len(self.ids))
+
+    def words(self) -> Words:
+        """Return the words and marks of all lines; the arrays are not copied."""
+        return Words(np.asarray(self.ids), np.asarray(self.starts))
+
+    def lines(self) -> Iterator[Sequence[int]]:
+        """Yield the places of each line."""
+        return (self.places[start:end] for start, end in pairwise(self.starts))
 
 
 def write_word_links(source: Path, target: Path, output: Path) -> str:
@@ -121,14 +138,17 @@ def write_word_links(source: Path, target: Path, output: Path) -> str:
     Words are what white space separates, counted from 0, the source's first. Raises InputError if a file is missing
     or not UTF-8, they differ in their numbers of lines, or there is no word in them.
     """
-    sides = [_units(lines) for lines in zip(*read_parallel(source, target), strict=True)]
-    if len(sides) < 2 or not all(len(words.ids) for words, _ in sides):
+    first, second = _Units(), _Units()
+    for src_line, tgt_line in read_parallel(source, target):
+        first.add(src_line)
+        second.add(tgt_line)
+    if not first.ids or not second.ids:
         raise InputError(f"{source} and {target}: no words to align", "give two files of sentences")
-    words, places = zip(*sides, strict=True)
-    lines, linked, n_words = 0, 0, sum(len(set(line) - {None}) for line in places[1])
+    lines = linked = n_words = 0
     with atomic.new_file(output) as write:
-        for links, src, tgt in zip(align_words(*words), *places, strict=True):
-            found = sorted({(src[s], tgt[t]) for s, t in links if src[s] is not None and tgt[t] is not None})
+        aligned = align_words(first.words(), second.words())
+        for links, src, tgt in zip(aligned, first.lines(), second.lines(), strict=True):
+            found = sorted({(src[s], tgt[t]) for s, t in links if min(src[s], tgt[t]) >= 0})
             write(" ".join(f"{s}-{t}" for s, t in found).encode() + b"\n")
-            lines, linked = lines + 1, linked + len({t for _, t in found})
+            lines, linked, n_words = lines + 1, linked + len({t for _, t in found}), n_words + len({*tgt} - {-1})
     return f"{lines:,} pairs of lines, {linked / max(1, n_words):.0%} of the target words linked"

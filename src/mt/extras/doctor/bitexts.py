@@ -210,9 +210,13 @@ def _lines_with_faults(text: LineText) -> Iterator[tuple[str, str]]:
 
 
 def _swapped_back(pairs: Iterator[RawPair], blocks: Sequence[tuple[int, int]]) -> Iterator[RawPair]:
-    lines = set(chain.from_iterable(range(*block) for block in blocks))
+    """Yield the pairs, those of the blocks, which are in order and do not overlap, with their sides exchanged."""
+    inside = chain.from_iterable(range(*block) for block in blocks)
+    following = next(inside, None)
     for index, raw in enumerate(pairs):
-        yield raw if raw.error or index not in lines else raw.changed(raw.target, raw.source, "swapped")
+        is_swapped = index == following
+        following = next(inside, None) if is_swapped else following
+        yield raw.changed(raw.target, raw.source, "swapped") if is_swapped and not raw.error else raw
 
 
 def realigned(pairs: Iterator[RawPair], blocks: Sequence[Block]) -> Iterator[RawPair]:

@@ -26,7 +26,7 @@ from mt.extras.planning.probe import Measurements, probe
 from mt.storage import atomic
 from mt.storage.manifest import stage_key
 from mt.system.devices import usable_devices
-from mt.text.lines import read_lines
+from mt.text.lines import count_lines
 
 _START = 6.0  # seconds until a command works
 _FEW_STEPS = 20  # training steps, which a probe would make, too
@@ -92,8 +92,7 @@ class _Estimator:
             seconds *= _TORCH
         elif (options["compute_type"] or search.compute_type) == "int8":
             seconds *= _INT8
-        lines = sum(1 for _ in read_lines(text))
-        return StepCost(_START + lines * seconds * (2 if step.kind == "eval" else 1), text.stat().st_size)
+        return StepCost(_START + count_lines(text) * seconds * (2 if step.kind == "eval" else 1), text.stat().st_size)
 
     def _corpus_cost(self, step: Step, config: Config) -> StepCost:
         config = self._with_stand_ins(config)

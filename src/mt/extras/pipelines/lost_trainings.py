@@ -5,7 +5,7 @@ from mt.config import parse_config
 from mt.data.prepare import drop_missing_sources, input_digests
 from mt.errors import InputError
 from mt.extras.pipelines.plan import Plan, Step
-from mt.extras.pipelines.records import State, has_records, output_digest, read_record
+from mt.extras.pipelines.records import State, cached_sha256, has_records, output_digest, read_record
 from mt.pipeline.resume import recorded_inputs, refuse_changes
 from mt.storage import manifest
 from mt.storage.run_dir import RunDir
@@ -71,7 +71,8 @@ def _refuse_other_settings(plan: Plan, step: Step, run: RunDir, is_waiting: bool
     config = drop_missing_sources(step.config)
     digests = None
     if not is_waiting:
-        digests = input_digests(config.data) | Pretrained.find(config, plan.folder, recorded_inputs(run)).identities()
+        pretrained = Pretrained.find(config, plan.folder, recorded_inputs(run))
+        digests = input_digests(config.data, cached_sha256) | pretrained.identities()
     refuse_changes(run, config, digests)
     now, earlier = config.training, parse_config(run.config.read_bytes(), str(run.config)).training
     changed = [key for key in (*_LENGTH, *_LEARNING) if getattr(now, key) != getattr(earlier, key)]

@@ -106,7 +106,7 @@ def step_key(step: Step) -> str:
     """Return the key of a step whose inputs are all there; how their paths are spelled is not in it."""
     config = None if step.config is None else drop_missing_sources(step.config)
     values = {} if config is None else _without_paths(config.model_dump(mode="json", exclude_defaults=True))
-    digests = {} if config is None else input_digests(config.data)
+    digests = {} if config is None else input_digests(config.data, cached_sha256)
     options = step.settings.model_dump(exclude_defaults=True, exclude={"config", "set", "output", *step.places})
     given: dict[str, Any] = {key: len(paths) for key, paths in step.places.items()}
     if config is not None and config.training.distill_from:  # which of the models that it reads are teachers
@@ -122,7 +122,8 @@ def _test_set(model: ModelDir) -> dict[str, Any] | None:
     if run is None:
         return None
     try:
-        return input_digests(load_config(run.config).data.model_copy(update={"train": (), "valid": None}))
+        data = load_config(run.config).data.model_copy(update={"train": (), "valid": None})
+        return input_digests(data, cached_sha256)
     except InputError:  # a text is gone, and the run has its own copy
         return None
 
@@ -144,15 +145,20 @@ def misfit(path: Path, key: str | None) -> str:
 def input_digest(path: Path) -> str:
     """Return the digest of a file, of what a model has learned, or of scores of pairs."""
     if path.is_file():
-        status = path.stat()
-        return _sha256(path, status.st_size, status.st_mtime_ns)
+        return cached_sha256(path)
     if (table := path / "scores.tsv").is_file():
         return input_digest(table)
     return _model_digest(find_model(path, path.parent))
 
 
+def cached_sha256(path: Path) -> str:
+    """Return the digest of a file, read again only if it has been replaced or written to."""
+    status = path.stat()
+    return _sha256(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
 @cache
-def _sha256(path: Path, size: int, time_ns: int) -> str:
+def _sha256(path: Path, *state: int) -> str:
     return manifest.sha256(path)
 
 
