@@ -25,7 +25,7 @@ from engine_helpers import (
 )
 from mt.api.loading import load
 from mt.data.glossary import Glossary
-from mt.data.terms import Term
+from mt.data.terms import Term, Terms
 from mt.data.tokenizer import SPACE, BpeTokenizer
 from mt.decoding.alignment import Unit
 from mt.decoding.engine import Engine, EngineChoice, Hypothesis, Sampling, SearchOptions, Sentences
@@ -302,6 +302,42 @@ def test_spans_are_kept_but_in_samples(both: Twins) -> None:
     [_, slow] = translators(both, None)
     sampling = replace(options, beam_size=1, sampling=Sampling())
     assert slow.translate(lines, replace(sampling, keep_spans=True)) == slow.translate(lines, sampling)
+
+
+def kept_numbers(both: Twins, first: str, count: int) -> tuple[Sentence, Hypothesis, TermSearch, list[int]]:
+    """Return a row of numbers, its translation without them, a search for them, and a list that its searches extend."""
+    text, searched = " ".join([first, *map(str, range(101, 101 + count))]), []
+    search = term_search(both.slow(), both.tokenizers.target)
+
+    def noted(sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
+        searched.extend([1] * len(sentences))
+        return search.search(sentences, options)
+
+    sentence = Sentence(both.tokenizers.source.encode(text), Prefix(), Terms({}).find(text, spans=True), text)
+    free = Hypothesis.of(both.tokenizers.target.encode("Das alte Haus 105"), -9.0, 1.0)
+    return sentence, free, replace(search, search=noted), searched
+
+
+@pytest.mark.parametrize(("count", "forced"), [(8, True), (9, False)])
+def test_a_row_of_many_numbers_is_not_searched_for_each(both: Twins, count: int, forced: bool) -> None:
+    sentence, free, search, searched = kept_numbers(both, "dogs", count)
+    worse = Hypothesis.of(both.tokenizers.target.encode("Haus"), -1.0, 1.0)
+    [[found]] = search.complete([sentence], [[worse, free]], replace(OPTIONS, max_length=90), lambda *_: 90)
+    assert bool(searched) is forced
+    assert not search.missing(sentence, found.ids) if forced else found == free
+
+
+def test_kept_text_alone_is_copied(both: Twins) -> None:
+    sentence, free, search, searched = kept_numbers(both, "(7);", 16)
+    [[found]] = search.complete([sentence], [[free]], OPTIONS, lambda *_: 200)
+    assert both.tokenizers.target.decode(found.ids).strip() == sentence.text
+    assert not searched
+    source = pad_sources([sentence.source], torch.device("cpu"))
+    [expected] = forced_score(both.model, source, [found.ids])
+    assert found.log_prob == pytest.approx(expected, abs=1e-3)
+    for room in (lambda *_: 3), (lambda *_: 200):
+        [[found]] = search.complete([sentence._replace(prefix=Prefix(text="D"))], [[free]], OPTIONS, room)
+        assert found == free
 
 
 def completed(both: Twins, prefix: Prefix, term: Term, longest: int = 60, start: int = -1) -> Hypothesis:

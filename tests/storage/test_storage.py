@@ -90,6 +90,14 @@ def test_a_file_is_replaced_and_its_folder_made(tmp_path: Path) -> None:
     assert names_in(path.parent) == ["file"]
 
 
+def test_names_that_are_not_utf_8_are_escaped(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    atomic.write_json(tmp_path / "file", [name])
+    assert json.loads((tmp_path / "file").read_bytes()) == [name]
+    atomic.write_text(tmp_path / "file", name)
+    assert (tmp_path / "file").read_text() == "caf\\udce9"
+
+
 @pytest.mark.parametrize(
     ("name", "allowed"), [("file", {"."}), ("new/file", {"."}), ("link", {"other"}), ("pipe", {"pipe"})]
 )

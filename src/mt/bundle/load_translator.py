@@ -3,7 +3,6 @@
 The CTranslate2 path imports neither torch nor pydantic, so that a single sentence at the prompt starts quickly.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -12,11 +11,11 @@ from mt.bundle.checks import load_preprocessing, load_tokenizers, require_listed
 from mt.bundle.converted_file import check_converted, check_map
 from mt.console import log
 from mt.data.sentence_format import SentenceFormat
-from mt.data.tokenizer import TokenizerPair
-from mt.decoding.engine import COMPUTE_TYPES, DEVICES, ENGINES, FLOAT_TYPES, EngineChoice, UnusableError
+from mt.data.tokenizer import UNK_ID, TokenizerPair
+from mt.decoding.engine import COMPUTE_TYPES, DEVICES, ENGINES, FLOAT_TYPES, EngineChoice, SearchOptions, UnusableError
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translator import Translator
-from mt.errors import InputError
+from mt.errors import InputError, MachineError
 from mt.storage.find_model import run_of_checkpoint
 from mt.storage.run_dir import VOCABULARY_MAP, ModelDir
 
@@ -128,26 +127,10 @@ def _ctranslate2_device(choice: EngineChoice) -> str | None:
     if ctranslate2.get_cuda_device_count() == 0:
         return "cpu"
     if required:
-        return "cuda" if _has_cublas() else "cpu"
+        return "cuda"
     from mt.system.devices import usable_devices  # imports torch, which translates on the GPU if it can
 
     return None if usable_devices()["cuda"] else "cpu"
-
-
-def _has_cublas() -> bool:
-    """Return True if the loader finds the library that CTranslate2 opens by name in its first translation.
-
-    Those that torch's wheels bring are in folders where only torch looks.
-    """
-    import ctypes
-
-    library = "cublas64_12.dll" if sys.platform == "win32" else "libcublas.so.12"
-    try:
-        ctypes.CDLL(library)
-    except OSError:
-        log.warning("CTranslate2 cannot use the GPU without %s (CUDA 12's cuBLAS); translating on the CPU", library)
-        return False
-    return True
 
 
 def _open_with_ctranslate2(folder: ModelDir, choice: EngineChoice, device: str) -> OpenedModel:
@@ -158,7 +141,20 @@ def _open_with_ctranslate2(folder: ModelDir, choice: EngineChoice, device: str) 
         raise UnusableError(f"{folder.root}: it has no CTranslate2 part")
     settings = TranslationSettings.read(folder.settings)
     tokenizers = load_tokenizers(folder, listed, settings.shared_vocabulary)
-    return open_converted(folder, settings, tokenizers, choice, device)
+    opened = open_converted(folder, settings, tokenizers, choice, device)
+    if choice.device == "auto" and device != "cpu" and not _translates(opened):
+        return open_converted(folder, settings, tokenizers, choice)
+    return opened
+
+
+def _translates(opened: OpenedModel) -> bool:
+    """Return True if an engine translates: CTranslate2 looks for CUDA's libraries, which torch has apart, only then."""
+    try:
+        opened.translator.engine.translate([[UNK_ID]], SearchOptions(beam_size=1, max_length=1))
+    except MachineError as error:
+        log.warning("%s; translating on the CPU", error.message)
+        return False
+    return True
 
 
 def open_converted(

@@ -106,7 +106,8 @@ def _prepare_sacrebleu(dataset: Any, pair: str) -> None:
     extract: Any = extract_tarball
     folder, raw = Path(dataset._outdir), Path(dataset._rawdir)
     mark = folder / f".{pair}.prepared"
-    if mark.exists() or (folder.exists() and not os.access(folder, os.W_OK)):  # a shared cache may be read-only
+    is_prepared = mark.exists() and all((raw / dataset._get_tarball_filename(url)).exists() for url in dataset.data)
+    if is_prepared or (folder.exists() and not os.access(folder, os.W_OK)):  # a shared cache may be read-only
         return
     with wait_for_lock(Path(f"{folder}.lock"), f"{folder}: another process prepares it"):
         for number, url in enumerate(dataset.data):

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from mt.data.tokenizer_kinds import TextTokenizer
 
 _PLACES = 3  # that are tried for a term
+_MAX_KEPT = 8  # different pieces of kept text that are forced; if there are more, none is
 _ALIGNED = 0.3  # share of the attention to a term that makes a word its translation
 _IMPOSSIBLE = -1e9
 _MARK = "、"  # behind which no piece begins with a space
+_UNIVERSAL = re.compile("[\\s!-@[-`{-~]*")  # ASCII without letters
 _CONTINUES = re.compile(f"[{IN_WORD}]")  # a piece that continues a word
 
 
@@ -106,6 +108,9 @@ class TermSearch:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence that have its terms, or else one that was made to have them.
 
+        A sentence of kept text alone is copied. Many different pieces of it, as in the row of a table, are not forced:
+        that takes a search for each, which seldom finds its place.
+
         Args:
             sentences: with terms.
             found: their hypotheses, best first.
@@ -114,13 +119,15 @@ class TermSearch:
         """
         sentences = [sentence._replace(terms=self._spellable(sentence.terms)) for sentence in sentences]
         results = [
-            [h for h in found[row] if not self.missing(sentence, h.ids)] for row, sentence in enumerate(sentences)
+            [h for h in found[row] if not self.missing(sentence, h.ids)] or self._copies(sentence, options, longest)
+            for row, sentence in enumerate(sentences)
         ]
-        best = {row: found[row][0] for row, hypotheses in enumerate(results) if not hypotheses}
+        best = {row: self._fullest(sentences[row], found[row]) for row, each in enumerate(results) if not each}
+        sentences = [sentence._replace(terms=_forced(sentence.terms)) for sentence in sentences]
         fixed = {row: sentences[row].prefix.n_complete for row in best}
         given = self._given({row: sentences[row] for row in best})
-        open_rows = list(best)
-        for _ in range(max((len(sentence.terms) for sentence in sentences), default=0)):
+        open_rows = [row for row in best if self.missing(sentences[row], best[row].ids)]
+        for _ in range(max((len({term.forms for term in sentence.terms}) for sentence in sentences), default=0)):
             jobs = self._jobs({row: sentences[row] for row in open_rows}, best, fixed, given, options, longest)
             open_rows = [row for row in open_rows if jobs[row]]
             for row, hypotheses in zip(open_rows, self._continue(sentences, jobs, open_rows, options), strict=True):
@@ -129,6 +136,24 @@ class TermSearch:
                 best[row], fixed[row] = hypotheses[number], jobs[row][number].fixed
             open_rows = [row for row in open_rows if self.missing(sentences[row], best[row].ids)]
         return [hypotheses or [best[row]] for row, hypotheses in enumerate(results)]
+
+    def _fullest(self, sentence: Sentence, hypotheses: Sequence[Hypothesis]) -> Hypothesis:
+        """Return the first of the hypotheses that lack the fewest terms."""
+        return min(hypotheses, key=lambda hypothesis: len(self.missing(sentence, hypothesis.ids)))
+
+    def _copies(
+        self, sentence: Sentence, options: SearchOptions, longest: Callable[[Sequence[int], SearchOptions], int]
+    ) -> list[Hypothesis]:
+        """Return the sentence as its only translation if it is kept text, digits and punctuation; else none."""
+        ids, rest = self.tokenizer.encode(sentence.text), sentence.text
+        for term in reversed(sentence.terms):
+            rest = rest[: term.start] + rest[term.end :]
+        is_kept = _UNIVERSAL.fullmatch(rest) and not any(term.sentence_case for term in sentence.terms)
+        fits = sentence.prefix == Prefix() and len(ids) <= longest(sentence.source, options)
+        if not (is_kept and fits) or self.missing(sentence, ids):
+            return []
+        [own] = self.costs([sentence.source], [ids])
+        return [Hypothesis.of(ids, float(own[range(len(ids) + 1), [*ids, EOS_ID]].sum()), options.length_penalty)]
 
     def _spellable(self, terms: "Sequence[Term]") -> "list[Term]":
         """Return the terms that the vocabulary can spell."""
@@ -233,3 +258,9 @@ class TermSearch:
         return {
             row: float(own[range(len(ids)), ids].sum()) for (row, ids), own in zip(begun.items(), costs, strict=True)
         }
+
+
+def _forced(terms: "Sequence[Term]") -> "Sequence[Term]":
+    """Return the terms that are forced: all of a glossary, and kept text unless there is much of it."""
+    kept = {term.forms for term in terms if not term.sentence_case}
+    return terms if len(kept) <= _MAX_KEPT else [term for term in terms if term.sentence_case]

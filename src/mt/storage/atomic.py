@@ -113,7 +113,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, content: str) -> None:
-    write_bytes(path, content.encode())
+    write_bytes(path, content.encode(errors="backslashreplace"))  # as JSON escapes what is not UTF-8 in a file's name
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 from mt.errors import InputError
 
 CHARSET = re.compile(r"(charset=)([\w.:-]+)")
+_KEYWORD = re.compile(r"(?:\A|[\r\n])[^\S\r\n]*(msg[a-z_]+)")
+_ENTRIES = re.compile(r"(?:(?:msgctxt)?msgid(?:msgid_plural)?(?:msgstr)+)*")
 
 
 class _Text(str):
@@ -37,10 +39,13 @@ def read_catalogue(content: bytes, place: str) -> tuple[Any, str, str]:
         line = text.count("\n", 0, unclosed.start()) + 1
         raise InputError(f"{place}:{line}: a string that does not end", "check it with msgfmt --check")
     try:
-        return polib.pofile(_Text(f"{text}\n")), _Text(text), charset
+        catalogue = polib.pofile(_Text(f"{text}\n"))
     except (OSError, ValueError, IndexError, UnicodeError) as error:
         reason = str(error).removeprefix("Syntax error in po file ")
         raise InputError(f"{place}: no catalogue of gettext: {reason}", "check it with msgfmt --check") from None
+    if not _ENTRIES.fullmatch("".join(_KEYWORD.findall(text))):  # polib accepts it
+        raise InputError(f"{place}: an entry without msgstr", "check it with msgfmt --check")
+    return catalogue, _Text(text), charset
 
 
 def _decoded(content: bytes, place: str) -> tuple[str, str]:
@@ -49,5 +54,5 @@ def _decoded(content: bytes, place: str) -> tuple[str, str]:
     charset = declared[2] if declared and declared[2] != "CHARSET" else "UTF-8"
     try:
         return content.decode(charset), charset
-    except (LookupError, UnicodeDecodeError):
+    except (LookupError, UnicodeError):
         raise InputError(f"{place}: not in its character set, {charset}", "save it in UTF-8") from None

@@ -230,9 +230,9 @@ def test_millions_of_pairs_make_no_large_page(tmp_path: Path) -> None:
 
 def test_the_distribution_of_scores_is_by_source() -> None:
     scores = np.array([np.nan] * 10 + [-1.0] * 30 + [-3.0] * 60 + [0.5] * 8 + [-0.5] * 2, np.float32)
-    content = score_distribution(scores, [("a", 40), ("b", 60), ("c", 8), ("d", 2)], 0.0)
+    content = score_distribution(scores, [("a", 40), ("caf\udce9", 60), ("c", 8), ("d", 2)], 0.0)
     assert "92.0 % are below 0" in content
-    for name in ("a", "b", "2 others"):
+    for name in ("a", "caf⟨U+DCE9⟩", "2 others"):
         assert f"<!-- {name} -->" in content or f">{name}<" in content
     assert "below" not in score_distribution(scores, [("a", 110)])
     assert score_distribution(np.full(5, np.nan, np.float32), [("a", 5)]) == ""

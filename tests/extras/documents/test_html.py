@@ -1,11 +1,12 @@
 """HTML and Office markup: raw text elements, attributes in any quotes, and marks that do not split a sentence."""
 
 from pathlib import Path
+from time import process_time
 
 import pytest
 
 from document_helpers import shout, translated
-from mt.extras.documents.markup import DOCX, PPTX, scan
+from mt.extras.documents.markup import DOCX, HTML, PPTX, scan
 
 
 @pytest.mark.parametrize("raw", ["<script>if (a<b) x('y)</script>", "<STYLE>'</STYLE >", "<textarea>'<b></textarea>"])
@@ -24,6 +25,18 @@ def test_an_attribute_is_translated_whatever_its_quotes(tmp_path: Path) -> None:
         """<img alt="A RED &quot;CAT&quot;" src='x'><img src=x alt="CAT"><img alt="DOG"/>"""
         """<p data-x="see title='b'">C</p>"""
     )
+
+
+@pytest.mark.parametrize("unclosed", ["<!-- ", "<![CDATA[", "<!", "<!'", "<a ", "<a", '<a b="', "<a '", '<a "<a "" '])
+def test_unclosed_markup_takes_linear_time(unclosed: str) -> None:
+    started = process_time()
+    assert scan("<p>One</p>" + 20_000 * unclosed, HTML, "").segments[0].texts == ("One",)
+    assert process_time() - started < 2, "one search to the end for each takes minutes"
+
+
+def test_a_tag_ends_before_the_next_but_not_before_the_code_of_a_template() -> None:
+    page = "<!DOCTYPE html [<!ENTITY a 'b'>]><p <?= a ?>One</p><p>x <y</p><p>z</p>"
+    assert [segment.texts for segment in scan(page, HTML, "").segments] == [("One",), ("x <y",), ("z",)]
 
 
 def test_proofing_marks_and_comments_do_not_split_a_sentence() -> None:

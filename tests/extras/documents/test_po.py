@@ -143,6 +143,9 @@ def test_a_character_set_that_lacks_letters_becomes_utf_8(tmp_path: Path) -> Non
         (b'no "catalogue"\n', "no catalogue of gettext"),
         (b'msgid "a"\nmsgid "b\nmsgstr ""\n', "a.po:2: a string that does not end"),
         (b'msgid ""\nmsgstr "charset=nope"\n', "not in its character set, nope"),
+        (b'msgid ""\nmsgstr "charset=undefined"\n', "not in its character set, undefined"),
+        (b'msgid "a"\nmsgstr ""\n\nmsgid "b"', "an entry without msgstr"),
+        (b'msgid "a"\nmsgid_plural "b"\n# c\nmsgid "d"\nmsgstr ""\n', "an entry without msgstr"),
         (b'msgid "caf\xe9"\nmsgstr ""\n', "not in its character set, UTF-8"),
     ],
 )

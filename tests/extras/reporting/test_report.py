@@ -14,6 +14,7 @@ from html_helpers import checked
 from mt.config import load_config
 from mt.errors import InputError
 from mt.extras.reporting.charts import Line, line_chart
+from mt.extras.reporting.html import table
 from mt.extras.reporting.report import _bleu_by_length, report_html
 from mt.extras.reporting.run_data import read_run_data
 from mt.storage.run_dir import RunDir
@@ -194,6 +195,13 @@ def test_text_in_a_report_is_text(run: Path) -> None:
     content = report_html(read_run_data(RunDir(run)))
     assert "<script>alert" not in content
     assert "<script>alert(1)</script> & é" in checked(content).text
+
+
+def test_names_are_text_in_attributes_and_charts_too() -> None:
+    name = '"><script>alert(1)</script> $\\frac$'
+    content = table([name], [["x"]]) + line_chart(name, "step", [Line(n, [1, 2], [1.0, 2.0]) for n in (name, "b")])
+    assert "<script" not in content
+    assert name in checked(content).text
 
 
 def check_refusal(run: Path, name: str, content: str | None, message: str) -> None:

@@ -15,6 +15,7 @@ from matplotlib.image import imsave
 from mt.data.lexicon import Array
 from mt.extras.doctor.actions import Action, CorpusVerdict, judge, ranked
 from mt.extras.doctor.block_checks import BINS, PositionMap
+from mt.extras.doctor.characters import visible
 from mt.extras.doctor.check import CorpusReport, Finding
 from mt.extras.doctor.findings import SPLITS
 from mt.extras.doctor.pair_scores import PairScores
@@ -144,7 +145,7 @@ def _maps(report: CorpusReport) -> str:
 def score_distribution(scores: Array, sources: Sequence[tuple[str, int]], threshold: float | None = None) -> str:
     """Draw the distribution of scores (N,) by source, each a name and its pairs; `threshold`: the least kept."""
     parts = np.split(scores, np.cumsum([pairs for _, pairs in sources])[:-1])
-    named = [(name, part[np.isfinite(part)]) for (name, _), part in zip(sources, parts, strict=True)]
+    named = [(visible(name), part[np.isfinite(part)]) for (name, _), part in zip(sources, parts, strict=True)]
     named = sorted((sample for sample in named if len(sample[1])), key=lambda sample: -len(sample[1]))
     if len(named) > 3:
         named[2:] = [(f"{len(named) - 2} others", np.concatenate([part for _, part in named[2:]]))]

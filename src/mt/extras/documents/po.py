@@ -50,7 +50,7 @@ class PoFile:
         text = "".join(lines).replace("charset=CHARSET\\n", "charset=UTF-8\\n", 1)  # of a template
         try:
             return text.encode(self.charset)
-        except UnicodeEncodeError:  # letters of the target language that the old character set lacks
+        except UnicodeError:  # letters of the target language that the old character set lacks
             return CHARSET.sub(r"\1UTF-8", text, count=1).encode()
 
 

@@ -24,6 +24,7 @@ _STYLE: Any = {
     "svg.hashsalt": "mt",  # reproducible ids
     "font.family": "sans-serif",
     "font.size": 10,
+    "text.parse_math": False,  # names may have dollar signs
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK),
     "grid.color": _GRID,
     "axes.axisbelow": True,
@@ -124,7 +125,7 @@ def _chart(title: str, x_label: str, draw: "Callable[[Axes], None]", lines: Sequ
     text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', 'width="100%"', text, count=1)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, f"var({variable})")
-    return text.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
+    return text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(title)}" ', 1)
 
 
 def _points(axes: "Axes", line: Line, x_label: str, named: bool) -> str:

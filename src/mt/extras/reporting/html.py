@@ -58,7 +58,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]], kind: str = "") 
     # On a narrow screen the cells are stacked, each with its name.
     cells = (
         [
-            f'<td data-name="{name}">{cell if isinstance(cell, Html) else html.escape(str(cell))}</td>'
+            f'<td data-name="{html.escape(name)}">{cell if isinstance(cell, Html) else html.escape(str(cell))}</td>'
             for name, cell in zip(header, row, strict=True)
         ]
         for row in rows
