@@ -55,7 +55,9 @@ def _closed() -> io.StringIO:
 
 
 @pytest.mark.usefixtures("logging_as_usual")
-@pytest.mark.parametrize("stream", [None, _Shell(), SimpleNamespace(write=len), _closed()], ids=["none", "shell", "plain", "closed"])
+@pytest.mark.parametrize(
+    "stream", [None, _Shell(), SimpleNamespace(write=len), _closed()], ids=["none", "shell", "plain", "closed"]
+)
 def test_a_stream_that_is_no_terminal_shows_no_bar(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stream)
     with progress(total=2) as bar:

@@ -1,10 +1,10 @@
 """The choice of the engine for a model folder: options, fallbacks and errors of one sentence."""
 
-import ctypes
 import struct
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree, rmtree
+from typing import Any
 
 import ctranslate2
 import pytest
@@ -13,7 +13,7 @@ import torch
 from bundle_helpers import edit_json, reseal
 from command import mt
 from engine_helpers import ENGLISH, whole_folder
-from mt.bundle.load_translator import OpenedModel, _ctranslate2_device, open_model
+from mt.bundle.load_translator import OpenedModel, open_model
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError
 from mt.storage.run_dir import VOCABULARY_MAP, ModelDir
@@ -116,36 +116,36 @@ def test_a_number_format_that_this_processor_lacks(saved: ModelDir, notices: lis
 
 
 @pytest.mark.parametrize(
-    ("choice", "library", "engine", "messages"),
+    ("choice", "has_library", "engine"),
     [
-        ({}, False, "CTranslate2 float32 on cpu", 0),  # torch cannot use the GPU
-        ({"compute_type": "int8"}, False, "CTranslate2 int8 on cpu", 1),
-        ({"engine": "ctranslate2"}, False, "CTranslate2 float32 on cpu", 1),
-        ({"compute_type": "int8"}, True, None, 0),
+        ({}, False, "CTranslate2 float32 on cpu"),  # torch cannot use the GPU
+        ({"compute_type": "int8"}, False, "CTranslate2 int8 on cpu"),
+        ({"engine": "ctranslate2"}, False, "CTranslate2 float32 on cpu"),
+        ({"compute_type": "int8"}, True, "CTranslate2 int8 on cuda"),
     ],
     ids=str,
 )
 def test_a_gpu_that_ctranslate2_sees_and_nobody_can_use(
-    saved: ModelDir,
-    monkeypatch: pytest.MonkeyPatch,
-    notices: list[str],
-    choice: dict,
-    library: bool,
-    engine: str | None,
-    messages: int,
+    saved: ModelDir, monkeypatch: pytest.MonkeyPatch, notices: list[str], choice: dict, has_library: bool, engine: str
 ) -> None:
-    def load(name: str) -> None:
-        if not library:
-            raise OSError(f"{name}: cannot open shared object file")
+    class WithGpu(ctranslate2.Translator):
+        """Lacks a library of CUDA as the real one does: it says so when it translates."""
 
+        def __init__(self, *arguments: Any, device: str, **options: Any) -> None:
+            super().__init__(*arguments, device="cpu", **options)
+            self.lacks_library = device == "cuda" and not has_library
+
+        def translate_batch(self, *arguments: Any, **options: Any) -> Any:
+            if self.lacks_library:
+                raise RuntimeError("Library libcublas.so.12 is not found or cannot be loaded")
+            return super().translate_batch(*arguments, **options)
+
+    monkeypatch.setattr(ctranslate2, "Translator", WithGpu)
     monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: 1)
+    monkeypatch.setattr(ctranslate2, "get_supported_compute_types", lambda *_: {"int8", "float32"})
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(ctypes, "CDLL", load)
-    if engine is None:
-        assert _ctranslate2_device(EngineChoice(**choice)) == "cuda"
-    else:
-        assert opened(saved, **choice) == engine
-    assert ["cuBLAS" in notice for notice in notices] == [True] * messages
+    assert opened(saved, **choice) == engine
+    assert ["libcublas" in notice for notice in notices] == [True] * (bool(choice) and not has_library)
 
 
 # Folders that CTranslate2 cannot use ----------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Translations that have the terms of a glossary, in both engines and from the command line."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -304,7 +305,7 @@ def test_spans_are_kept_but_in_samples(both: Twins) -> None:
     assert slow.translate(lines, replace(sampling, keep_spans=True)) == slow.translate(lines, sampling)
 
 
-def kept_numbers(both: Twins, first: str, count: int) -> tuple[Sentence, Hypothesis, TermSearch, list[int]]:
+def kept_numbers(both: Twins, first: str, count: int, *keep: str) -> tuple[Sentence, Hypothesis, TermSearch, list[int]]:
     """Return a row of numbers, its translation without them, a search for them, and a list that its searches extend."""
     text, searched = " ".join([first, *map(str, range(101, 101 + count))]), []
     search = term_search(both.slow(), both.tokenizers.target)
@@ -313,14 +314,15 @@ def kept_numbers(both: Twins, first: str, count: int) -> tuple[Sentence, Hypothe
         searched.extend([1] * len(sentences))
         return search.search(sentences, options)
 
-    sentence = Sentence(both.tokenizers.source.encode(text), Prefix(), Terms({}).find(text, spans=True), text)
+    terms = Terms({}, [*map(re.compile, keep)]).find(text, spans=True)
+    sentence = Sentence(both.tokenizers.source.encode(text), Prefix(), terms, text)
     free = Hypothesis.of(both.tokenizers.target.encode("Das alte Haus 105"), -9.0, 1.0)
     return sentence, free, replace(search, search=noted), searched
 
 
-@pytest.mark.parametrize(("count", "forced"), [(8, True), (9, False)])
-def test_a_row_of_many_numbers_is_not_searched_for_each(both: Twins, count: int, forced: bool) -> None:
-    sentence, free, search, searched = kept_numbers(both, "dogs", count)
+@pytest.mark.parametrize(("numbers", "forced"), [((8,), True), ((9,), False), ((9, "[0-9]+"), True)], ids=repr)
+def test_many_numbers_are_searched_for_only_if_the_user_keeps_them(both: Twins, numbers: Any, forced: bool) -> None:
+    sentence, free, search, searched = kept_numbers(both, "dogs", *numbers)
     worse = Hypothesis.of(both.tokenizers.target.encode("Haus"), -1.0, 1.0)
     [[found]] = search.complete([sentence], [[worse, free]], replace(OPTIONS, max_length=90), lambda *_: 90)
     assert bool(searched) is forced

@@ -9,13 +9,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from command import Command, mt
 from conftest import make_project
+from mt.api.training import train as api_train
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest, verify
 from mt.storage.run_dir import RunDir
@@ -378,15 +380,19 @@ def test_a_second_signal_leaves_at_once() -> None:
     process.communicate()
 
 
-def test_a_second_ctrl_c_interrupts_a_program_and_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_ctrl_c_interrupts_a_program_and_does_not_end_it(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mt.training.signals._DUPLICATE_SECONDS", -1.0)
+    monkeypatch.chdir(tiny)
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with StopRequest(silent=True, interrupts=True) as stop:
+
+    def press(event: Mapping[str, Any]) -> None:
+        if event["event"] == "train":
             signal.raise_signal(signal.SIGINT)
-            assert stop.signal == signal.SIGINT
-            with pytest.raises(KeyboardInterrupt):
-                signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            api_train("tiny.yaml", progress=press)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, previous)

@@ -124,8 +124,9 @@ def clean(config: Path, **given: Any) -> None:
     if cleaned.repaired:
         print_result("repaired: " + ", ".join(f"{name} {count:,}" for name, count in cleaned.repaired.items()))
     print_result(f"\nuse it with\n{cleaned.snippet()}")
-    named = in_words(config, given["overrides"])
-    log.info("next: put these sources into %s as data.train, and mt train --config %s", config, named)
+    if not _is_copy(config):
+        named = in_words(config, given["overrides"])
+        log.info("next: put these sources into %s as data.train, and mt train --config %s", config, named)
 
 
 @data.command()
@@ -159,8 +160,14 @@ def score(config: Path, output: Path, trains: bool, **given: Any) -> None:
     summary = score_corpus(config, output, **given, **({} if trains else models))
     atomic.write_text(output / "scores.html", scores_page(load_scores(output)))
     print_result(score_table(summary))
-    named = in_words(config, given["overrides"])
-    log.info("next: mt data clean %s --scores %s --output cleaned", named, shlex.quote(str(output)))
+    if not _is_copy(config):
+        named = in_words(config, given["overrides"])
+        log.info("next: mt data clean %s --scores %s --output cleaned", named, shlex.quote(str(output)))
+
+
+def _is_copy(config: Path) -> bool:
+    """Return True for a configuration that a pipeline has written for one of its steps, and that no one edits."""
+    return config.parent.name == ".pipeline"
 
 
 @data.command()

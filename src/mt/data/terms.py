@@ -40,6 +40,7 @@ class Term(NamedTuple):
         sentence_case: whether a form that begins the translation is capitalised.
         is_spaced: whether the target language writes spaces, so that only a whole word counts.
         source: the text in its usual case: as the glossary has it, or as it is.
+        is_requested: whether a glossary or a pattern of the user has it, not only `SPANS`.
     """
 
     start: int
@@ -48,6 +49,7 @@ class Term(NamedTuple):
     sentence_case: bool = True
     is_spaced: bool = True
     source: str = ""
+    is_requested: bool = True
 
     def form(self, begins: bool) -> str:
         """Return the form for a place that begins the translation, or for another."""
@@ -108,7 +110,8 @@ class Terms:
         # White space around a match belongs to the words beside it.
         kept = [self._kept(m.end() - len(m[0].lstrip()), (m[0].strip(),)) for m in matches]
         if spans:
-            kept += [self._kept(m.start(), _spellings(m[0])) for m in SPANS.finditer(text)]
+            found_spans = (self._kept(m.start(), _spellings(m[0])) for m in SPANS.finditer(text))
+            kept += [span._replace(is_requested=False) for span in found_spans]
         terms = self._occurrences(text) if self._by_word else ()
         found, covered = [], bytearray(len(text))
         for term in sorted([*kept, *terms], key=lambda term: term.start - term.end):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mt.data.tokenizer_kinds import TextTokenizer
 
 _PLACES = 3  # that are tried for a term
-_MAX_KEPT = 8  # different pieces of kept text that are forced; if there are more, none is
+_MAX_SPANS = 8  # different pieces of `SPANS` that are forced; if there are more, none is
 _ALIGNED = 0.3  # share of the attention to a term that makes a word its translation
 _IMPOSSIBLE = -1e9
 _MARK = "、"  # behind which no piece begins with a space
@@ -108,8 +108,8 @@ class TermSearch:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence that have its terms, or else one that was made to have them.
 
-        A sentence of kept text alone is copied. Many different pieces of it, as in the row of a table, are not forced:
-        that takes a search for each, which seldom finds its place.
+        A sentence of kept text alone is copied. Many different spans, as in the row of a table, are not forced: that
+        takes a search for each, which seldom finds its place.
 
         Args:
             sentences: with terms.
@@ -261,6 +261,6 @@ class TermSearch:
 
 
 def _forced(terms: "Sequence[Term]") -> "Sequence[Term]":
-    """Return the terms that are forced: all of a glossary, and kept text unless there is much of it."""
-    kept = {term.forms for term in terms if not term.sentence_case}
-    return terms if len(kept) <= _MAX_KEPT else [term for term in terms if term.sentence_case]
+    """Return the terms that are forced: all that the user requests, and others unless they are many."""
+    spans = {term.forms for term in terms if not term.is_requested}
+    return terms if len(spans) <= _MAX_SPANS else [term for term in terms if term.is_requested]
