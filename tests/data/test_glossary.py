@@ -266,3 +266,9 @@ def test_text_that_a_user_keeps_stays_letter_by_letter() -> None:
     [by_pattern] = Terms({}, [re.compile(r"\d\S+")]).find("1,000 m")
     [by_row] = Terms({"1,000": ""}).find("1,000 m")
     assert by_pattern.forms == by_row.forms == ("1,000",)
+
+
+def test_text_that_overlaps_a_users_pattern_is_requested() -> None:
+    terms = Terms({"max_size": ""}, [re.compile("[0-9]+")])
+    found = terms.find("1,001.50 and max_size at http://a.b", spans=True)
+    assert [term.is_requested for term in found] == [True, True, False]

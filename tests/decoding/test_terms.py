@@ -320,7 +320,7 @@ def kept_numbers(both: Twins, first: str, count: int, *keep: str) -> tuple[Sente
     return sentence, free, replace(search, search=noted), searched
 
 
-@pytest.mark.parametrize(("numbers", "forced"), [((8,), True), ((9,), False), ((9, "[0-9]+"), True)], ids=repr)
+@pytest.mark.parametrize(("numbers", "forced"), [((9,), True), ((10,), False), ((10, "[0-9]+"), True)], ids=repr)
 def test_many_numbers_are_searched_for_only_if_the_user_keeps_them(both: Twins, numbers: Any, forced: bool) -> None:
     sentence, free, search, searched = kept_numbers(both, "dogs", *numbers)
     worse = Hypothesis.of(both.tokenizers.target.encode("Haus"), -1.0, 1.0)

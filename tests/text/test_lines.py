@@ -1,6 +1,7 @@
 """Plain text: split on LF only, strict UTF-8, and pairs that never shift."""
 
 import bz2
+import fcntl
 import gzip
 import io
 import itertools
@@ -18,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mt.errors import InputError
-from mt.text.lines import TextFile, read_available, read_lines, read_parallel
+from mt.text.lines import _READ, TextFile, read_available, read_lines, read_parallel
 
 BOM = b"\xef\xbb\xbf"
 
@@ -315,7 +316,7 @@ def test_a_large_text_comes_in_large_groups(tmp_path: Path) -> None:
     content = b"one line\n" * 50_000
     (tmp_path / "text").write_bytes(content)
     with (tmp_path / "text").open("rb") as stream:
-        assert [len(group) for group in read_available(stream, "stdin")] == [50_000]
+        assert len(next(read_available(stream, "stdin"))) == _READ // len(b"one line\n")
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     os.write(writing, b"one\n")
@@ -324,7 +325,7 @@ def test_a_large_text_comes_in_large_groups(tmp_path: Path) -> None:
         assert next(groups) == ["one"]
         written = os.write(writing, content)  # as much as the pipe takes
         assert len(next(groups)) == written // len(b"one line\n")
-        assert written == len(content) or sys.platform != "linux"
+        assert sys.platform != "linux" or written > 0.9 * min(_READ, fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ))
         os.close(writing)
 
 

@@ -30,7 +30,7 @@ class DecodingConfig(Section):
     pairs of tokens."""
     keep_spans: bool = True
     """Whether a translation that lacks a URL, e-mail address, emoji, piece of code or number of several digits of its
-    source is searched again with it; one with over eight different ones is not, but text of these alone is copied."""
+    source is searched again with it; one that lacks over eight is not, but text of such pieces alone is copied."""
     restore_case: bool = True
     """Whether a line in capitals or title case is translated in the usual case of its words, and the translation put in
     capitals or title case; the training text teaches the case."""

@@ -40,7 +40,7 @@ class Term(NamedTuple):
         sentence_case: whether a form that begins the translation is capitalised.
         is_spaced: whether the target language writes spaces, so that only a whole word counts.
         source: the text in its usual case: as the glossary has it, or as it is.
-        is_requested: whether a glossary or a pattern of the user has it, not only `SPANS`.
+        is_requested: whether a glossary or a pattern of the user has some of it, not only `SPANS`.
     """
 
     start: int
@@ -96,25 +96,29 @@ class Terms:
         self._keep = keep
         self._spaced, self._into_spaced = map(is_spaced, languages)
         self._word = re.compile(r"\w+|\S" if self._spaced else r"\S")
-        # By the first word in lower case, the length, longest first, and the capitals, which all forms of a term share.
-        self._by_word: dict[str, dict[int, dict[str, list[tuple[str, str]]]]] = {}
-        for source, target in sorted(entries.items(), key=lambda entry: -len(entry[0])):
-            first = self._word.match(source)
-            assert first is not None
-            by_length = self._by_word.setdefault(first[0].lower(), {})
-            by_length.setdefault(len(source), {}).setdefault(source.upper(), []).append((source, target))
+        self._entries = entries
+        self._lengths: dict[str, tuple[int, ...]] = {}  # of the terms with a first word, longest first
+        self._sources: dict[str, tuple[str, ...]] = {}  # by their capitals, which all forms of a term share
+        for source in sorted(entries, key=lambda source: -len(source)):
+            lengths = self._lengths.get(first := self._first_word(source), ())
+            if len(source) not in lengths:
+                self._lengths[first] = (*lengths, len(source))
+            self._sources[source.upper()] = (*self._sources.get(source.upper(), ()), source)
 
     def find(self, text: str, spans: bool = False) -> list[Term]:
         """Return the terms of a text from left to right, also `SPANS` if asked; of overlapping ones the longest."""
         matches = [match for pattern in self._keep for match in pattern.finditer(text)]
         # White space around a match belongs to the words beside it.
-        kept = [self._kept(m.end() - len(m[0].lstrip()), (m[0].strip(),)) for m in matches]
+        terms = [self._kept(m.end() - len(m[0].lstrip()), (m[0].strip(),)) for m in matches]
+        terms += self._occurrences(text) if self._entries else ()
         if spans:
-            found_spans = (self._kept(m.start(), _spellings(m[0])) for m in SPANS.finditer(text))
-            kept += [span._replace(is_requested=False) for span in found_spans]
-        terms = self._occurrences(text) if self._by_word else ()
+            requested = bytearray(len(text))
+            for term in terms:
+                requested[term.start : term.end] = b"\1" * (term.end - term.start)
+            kept = [self._kept(m.start(), _spellings(m[0])) for m in SPANS.finditer(text)]
+            terms += [span._replace(is_requested=1 in requested[span.start : span.end]) for span in kept]
         found, covered = [], bytearray(len(text))
-        for term in sorted([*kept, *terms], key=lambda term: term.start - term.end):
+        for term in sorted(terms, key=lambda term: term.start - term.end):
             # The terms found before are as long or longer, so one that overlaps covers an edge.
             if term.end > term.start and not (covered[term.start] or covered[term.end - 1]):
                 found.append(term)
@@ -136,17 +140,25 @@ class Terms:
 
     def _occurrences(self, text: str) -> Iterator[Term]:
         for word in self._word.finditer(text):
-            start = word.start()
-            for length, entries in self._by_word.get(word[0].lower(), {}).items():
+            start, first = word.start(), word[0].lower()
+            for length in self._lengths.get(first, ()):
                 spelt = text[start : start + length]
                 matches = [
-                    (source, target)
-                    for source, target in entries.get(spelt.upper(), ())
-                    if spelt in (source, _capitalized(source), source.upper())
+                    source
+                    for source in self._sources.get(spelt.upper(), ())
+                    if len(source) == length
+                    and spelt in (source, _capitalized(source), source.upper())
+                    and self._first_word(source) == first
                 ]
                 if matches and (not self._spaced or is_whole_word(text, start, start + length)):
-                    yield self._term(start, spelt, *min(matches, key=lambda entry: entry[0] != spelt))
+                    source = spelt if spelt in matches else matches[0]
+                    yield self._term(start, spelt, source, self._entries[source])
                     break
+
+    def _first_word(self, source: str) -> str:
+        first = self._word.match(source)
+        assert first is not None
+        return first[0].lower()
 
     def _term(self, start: int, spelt: str, source: str, target: str) -> Term:
         if target in ("", source):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mt.data.tokenizer_kinds import TextTokenizer
 
 _PLACES = 3  # that are tried for a term
-_MAX_SPANS = 8  # different pieces of `SPANS` that are forced; if there are more, none is
+_MAX_SPANS = 8  # different pieces of `SPANS` that are forced; if more are lost, none is
 _ALIGNED = 0.3  # share of the attention to a term that makes a word its translation
 _IMPOSSIBLE = -1e9
 _MARK = "、"  # behind which no piece begins with a space
@@ -108,8 +108,8 @@ class TermSearch:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence that have its terms, or else one that was made to have them.
 
-        A sentence of kept text alone is copied. Many different spans, as in the row of a table, are not forced: that
-        takes a search for each, which seldom finds its place.
+        A sentence of kept text alone is copied. Many spans that are lost, as in the row of a table, are not forced:
+        that takes a search for each, which seldom finds its place.
 
         Args:
             sentences: with terms.
@@ -123,7 +123,8 @@ class TermSearch:
             for row, sentence in enumerate(sentences)
         ]
         best = {row: self._fullest(sentences[row], found[row]) for row, each in enumerate(results) if not each}
-        sentences = [sentence._replace(terms=_forced(sentence.terms)) for sentence in sentences]
+        for row, hypothesis in best.items():
+            sentences[row] = self._forced(sentences[row], hypothesis)
         fixed = {row: sentences[row].prefix.n_complete for row in best}
         given = self._given({row: sentences[row] for row in best})
         open_rows = [row for row in best if self.missing(sentences[row], best[row].ids)]
@@ -154,6 +155,12 @@ class TermSearch:
             return []
         [own] = self.costs([sentence.source], [ids])
         return [Hypothesis.of(ids, float(own[range(len(ids) + 1), [*ids, EOS_ID]].sum()), options.length_penalty)]
+
+    def _forced(self, sentence: Sentence, hypothesis: Hypothesis) -> Sentence:
+        """Return a sentence with the terms that are forced: all that the user requests, others unless many are lost."""
+        lost = {term.forms for term in self.missing(sentence, hypothesis.ids) if not term.is_requested}
+        requested = [term for term in sentence.terms if term.is_requested]
+        return sentence if len(lost) <= _MAX_SPANS else sentence._replace(terms=requested)
 
     def _spellable(self, terms: "Sequence[Term]") -> "list[Term]":
         """Return the terms that the vocabulary can spell."""
@@ -258,9 +265,3 @@ class TermSearch:
         return {
             row: float(own[range(len(ids)), ids].sum()) for (row, ids), own in zip(begun.items(), costs, strict=True)
         }
-
-
-def _forced(terms: "Sequence[Term]") -> "Sequence[Term]":
-    """Return the terms that are forced: all that the user requests, and others unless they are many."""
-    spans = {term.forms for term in terms if not term.is_requested}
-    return terms if len(spans) <= _MAX_SPANS else [term for term in terms if term.is_requested]

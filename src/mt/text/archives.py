@@ -21,6 +21,7 @@ ARCHIVES = (".zip", ".tar.gz", ".tgz")
 _MAX_RATIO, _SMALL = 200, 50_000_000  # a text packs to a fifth, a repetitive one to a fiftieth; bytes that are no bomb
 _MAX_HEADER = 2**20  # bytes
 _MAX_FILES = 100_000
+_MANY = 50  # files, for which an archive is kept open, or in memory
 _DAMAGE = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, LZMAError, EOFError, NotImplementedError)
 
 
@@ -93,10 +94,12 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile | tarfile.TarFile]:
     with explain_read_errors(path):
         try:
             if path.name.lower().endswith(".zip"):
-                yield _zip(path, *_state(path))
-            else:
-                with gzip.open(path) as stream, tarfile.open(fileobj=_Bounded(stream, path), mode="r:") as archive:  # type: ignore[call-overload]
+                kept = _kept_zip(path, *_state(path))
+                with contextlib.nullcontext(kept) if kept else zipfile.ZipFile(path) as archive:
                     yield archive
+            else:
+                with gzip.open(path) as stream, tarfile.open(fileobj=_Bounded(stream, path), mode="r:") as tar:  # type: ignore[call-overload]
+                    yield tar
         except _DAMAGE as error:
             raise InputError(f"{path}: damaged, or of another kind ({error})", "download or pack it again") from None
 
@@ -108,19 +111,19 @@ def _state(path: Path) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1)
-def _zip(path: Path, *state: int) -> zipfile.ZipFile:
-    """Open an archive and keep it open, since reading a list of thousands of files takes longer than a file of it.
+def _kept_zip(path: Path, *state: int) -> zipfile.ZipFile | None:
+    """Open an archive of many files to keep it open, since to read a list of thousands takes longer than a file of it.
 
-    The library closes it when it is no longer kept, and no file in it is being read.
+    The library closes it when it is no longer kept, and no file in it is being read. None for an archive of few files.
     """
     archive = zipfile.ZipFile(path)
     refuse_unsafe_zip(archive, str(path))
-    return archive
+    return archive if len(archive.infolist()) >= _MANY else None
 
 
 @lru_cache(maxsize=1)
 def _small_tar(path: Path, *state: int) -> dict[str, bytes]:
-    """Return the files of a small archive, nothing of another: to read one, all before it has to be unpacked."""
+    """Return the files of a small archive of many, else none: to read one, all before it has to be unpacked."""
     contents, size = dict[str, bytes](), 0
     with _opened(path) as archive:
         assert isinstance(archive, tarfile.TarFile)
@@ -131,7 +134,7 @@ def _small_tar(path: Path, *state: int) -> dict[str, bytes]:
             stream = archive.extractfile(member)
             assert stream is not None
             contents.setdefault(member.name, b"".join(raw_lines(stream)))
-    return contents
+    return contents if len(contents) >= _MANY else {}
 
 
 class _Bounded:

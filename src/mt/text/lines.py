@@ -4,6 +4,7 @@
 shifts every pair after it.
 """
 
+import os
 import unicodedata
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +20,7 @@ from mt.errors import InputError
 from mt.text.compressed import open_bytes
 
 _MAX_LINE = 2**24  # bytes
-_READ = 2**20  # bytes; some thousand lines, which make good batches
+_READ = 2**16 * min(16, os.cpu_count() or 1)  # bytes; for each core some hundred lines, which make good batches
 _ARCHIVES = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from mt.errors import InputError
 
 CHARSET = re.compile(r"(charset=)([\w.:-]+)")
-_KEYWORD = re.compile(r"(?:\A|[\r\n])[^\S\r\n]*(msg[a-z_]+)")
+_KEYWORD = re.compile(r"(?:\A\ufeff?|[\r\n])[^\S\r\n]*(msg[a-z_]+)")
 _ENTRIES = re.compile(r"(?:(?:msgctxt)?msgid(?:msgid_plural)?(?:msgstr)+)*")
 
 

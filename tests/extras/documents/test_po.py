@@ -153,3 +153,8 @@ def test_bad_catalogues(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "a.po").write_bytes(content)
     with pytest.raises(InputError, match=message):
         translated(tmp_path / "a.po", same)
+
+
+def test_a_byte_order_mark_may_come_first(tmp_path: Path) -> None:
+    (tmp_path / "a.po").write_bytes(b'\xef\xbb\xbfmsgid ""\nmsgstr ""\n\nmsgid "a"\nmsgstr ""\n')
+    assert b'msgid "a"\nmsgstr "A"' in translated(tmp_path / "a.po", shout)

@@ -9,11 +9,12 @@ from mt.errors import InputError
 from mt.extras.documents.splicing import Span, Spliced
 from mt.extras.serving.html_lines import ATTRIBUTE, INLINE, RAW_ENDS, UNTRANSLATED, VOID, OpenElements, html_lines
 
-# What is unclosed ends with the text, and outside of quotes a tag has no `<` but that of a template's code: otherwise
-# every `<` could cause a search to the end of the text.
+# What is unclosed ends with the text, and outside of quotes a tag has no `<` that could begin another: otherwise every
+# `<` could cause a search to the end of the text.
 _TOKEN = re.compile(
-    r"""<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)|<!(?:"[^"]*"|'[^']*'|[^'">])*+[^>]*(?:>|\Z)
-    |<(?P<close>/?)(?P<name>[a-zA-Z_][^\s/<>]*+)(?P<rest>(?:"[^"]*"|'[^']*'|[^'"<>]|<[?%])*?)(?P<empty>/?)>""",
+    r"""<!--(?:-?>|.*?(?:-->|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<!(?:"[^"]*"|'[^']*'|[^'">])*+[^>]*(?:>|\Z)
+    |<\?(?:(?:php\b|=).*?(?:\?>|\Z)|(?:[^<]|<(?!\?))*?\?>|[^<>]*>)  # HTML ends all but PHP at the first `>`
+    |<(?P<close>/?)(?P<name>[a-zA-Z_][^\s/<>"']*+)(?P<rest>(?:"[^"]*"|'[^']*'|[^'"<>]|<(?![a-zA-Z_/!]))*?)(?P<empty>/?)>""",
     re.DOTALL | re.VERBOSE,
 )
 _TEXT_ATTRIBUTES = frozenset({"alt", "title", "placeholder", "aria-label"})

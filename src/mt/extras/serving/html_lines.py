@@ -17,7 +17,7 @@ from mt.extras.serving.markup import Element, Line
 
 # Outside of quotes no tag contains `<`, so an unclosed tag does not cause a search to the end of the text.
 _MARKUP = re.compile(
-    r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^<>]*>"
+    r"<!--(?:-?>|.*?(?:-->|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^<>]*>"
     r"|</?[A-Za-z](?:[^<>\"'=]++|=\s*+(?:[^\s\"'<>][^\s<>]*+)?|\"[^\"]*\"|'[^']*')*+>",
     re.DOTALL,
 )
