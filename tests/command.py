@@ -20,8 +20,16 @@ from types import SimpleNamespace
 FAILPOINT = "TEST_FAILPOINT"
 
 _SERVER = multiprocessing.get_context("forkserver")
-_PRELOAD = ["mt.cli", "mt.pipeline.run", "mt.bundle.load_translator", "datasets", "matplotlib.figure"]
-_SERVER.set_forkserver_preload(_PRELOAD)
+_SERVER.set_forkserver_preload(["preloaded"])
+
+
+def _start_server() -> None:
+    """Start the server, unless it runs, so that it finds `preloaded`; otherwise it would silently import nothing."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *([before] if before else [])])
+    forkserver.ensure_running()
+    del os.environ["PYTHONPATH"]
+    os.environ |= {"PYTHONPATH": before} if before else {}
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,7 @@ class Command:
         self._files[0].seek(0)
         names = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in self._files]
         words = ["mt", *map(str, arguments)]
+        _start_server()
         self.process: BaseProcess = _SERVER.Process(target=_main, args=(words, str(cwd), names, environment))
         self.process.start()
 
