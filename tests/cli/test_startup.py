@@ -111,7 +111,7 @@ def test_verbose_logs_the_engine(trained: Path, options: list[str], engine: str)
     assert quiet.stderr == ""
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "adamw", "muon"])
+@pytest.mark.parametrize("optimizer", [*(pytest.param(o, marks=pytest.mark.slow) for o in ("adam", "adamw")), "muon"])
 def test_a_training_imports_neither_torchs_compiler_nor_a_plotting_library(tiny: Path, optimizer: str) -> None:
     options = ["--set", f"training.optimizer={optimizer}", "--set", "training.max_steps=4"]
     _, _, modules, _ = fresh("train", "--config", "tiny.yaml", *options, cwd=tiny)

@@ -201,7 +201,7 @@ def _shorten(config: Path) -> None:
 def as_test(page: Path) -> object:
     """Mark pages as slow whose commands train several times; most `mt init` measure the machine for 15 seconds."""
     slow = (
-        page.stem in ("scaling", "compare", "data", "export", "gpu", "pipelines", "recipes", "serving")
+        page.stem in "scaling compare data export finetuning gpu importing pipelines recipes serving".split()
         or sum(one.startswith("mt init") and "--like" not in one for one in commands(page)) > 1
     )
     return pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if slow else [])

@@ -65,15 +65,16 @@ def batches(number: int) -> Iterator[tuple[Tensor, Tensor]]:
 KINDS = {"encoder-decoder": {}, "decoder-only": DECODER_ONLY[0], "bidirectional": DECODER_ONLY[1]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "compiled", "layers"),
     [
-        pytest.param("encoder-decoder", whole, 1, marks=pytest.mark.slow),
-        ("decoder-only", by_layer, 2),  # layers share their graphs
-        pytest.param("encoder-decoder", by_layer, 2, marks=pytest.mark.slow),
-        pytest.param("decoder-only", whole, 2, marks=pytest.mark.slow),
-        pytest.param("bidirectional", whole, 2, marks=pytest.mark.slow),
-        pytest.param("bidirectional", by_layer, 2, marks=pytest.mark.slow),
+        ("encoder-decoder", whole, 1),
+        ("encoder-decoder", by_layer, 2),  # layers share their graphs
+        ("decoder-only", whole, 2),
+        ("decoder-only", by_layer, 2),
+        ("bidirectional", whole, 2),
+        ("bidirectional", by_layer, 2),
     ],
 )
 def test_all_shapes_share_a_few_graphs_without_breaks(kind: str, compiled: Callable, layers: int) -> None:

@@ -20,6 +20,7 @@ def check(**environment: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_kernel_in_the_interpreter() -> None:
     check(TRITON_INTERPRET="1", CUDA_VISIBLE_DEVICES="")
 

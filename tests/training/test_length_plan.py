@@ -121,6 +121,7 @@ def test_another_limit_is_planned_for_at_once(tiny: Path) -> None:
             assert changed.at(400) == changed.replan(400) == steps
 
 
+@pytest.mark.slow
 def test_more_minutes_resume_a_finished_training(tiny: Path) -> None:
     short = ("training.max_steps=50", "training.validate_every=60", "training.patience=null")
     train(tiny, *short, "training.minutes=0.0001", "training.warmup_steps=10")

@@ -125,8 +125,10 @@ OTHERS = {"decoder": (DECODER,), "more": (*MEANS, "training.r_drop=1.0", "tokeni
     ("kind", "sharding"),
     [
         ("decoder", "ddp"),
-        ("more", "fsdp"),
-        *(pytest.param(*other, marks=pytest.mark.slow) for other in (("decoder", "fsdp"), ("more", "ddp"))),
+        *(
+            pytest.param(*other, marks=pytest.mark.slow)
+            for other in (("decoder", "fsdp"), ("more", "ddp"), ("more", "fsdp"))
+        ),
     ],
 )
 def test_so_do_those_of_other_models_and_settings(alone: Path, kind: str, sharding: str) -> None:
@@ -149,7 +151,7 @@ def test_one_process_of_torchrun_runs_nothing_distributed(alone: Path) -> None:
     [
         ((1, "ddp"), (4, "ddp")),
         pytest.param((4, "ddp"), (2, "fsdp"), marks=pytest.mark.slow),
-        ((2, "fsdp"), (1, "none")),
+        pytest.param((2, "fsdp"), (1, "none"), marks=pytest.mark.slow),
     ],
 )
 def test_any_number_of_processes_goes_on(alone: Path, before: tuple[int, str], after: tuple[int, str]) -> None:
@@ -161,7 +163,7 @@ def test_any_number_of_processes_goes_on(alone: Path, before: tuple[int, str], a
     agree(alone, name)
 
 
-@pytest.mark.parametrize("dead", [0, 1])
+@pytest.mark.parametrize("dead", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_dead_process_ends_the_others_within_seconds(tiny: Path, dead: int) -> None:
     commands = start(tiny, 3, "killed", *CHANGES, "training.max_steps=100000")
     wait_for(tiny, "killed", 5)

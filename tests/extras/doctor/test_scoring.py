@@ -316,7 +316,7 @@ def test_one_command_trains_both_models(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "scores").iterdir()} >= {"yy-xx", "xx-yy", "text"}
 
 
-@pytest.mark.parametrize("languages", [("yy", "xx"), ("yy", "yy")])
+@pytest.mark.parametrize("languages", [("yy", "xx"), pytest.param(("yy", "yy"), marks=pytest.mark.slow)])
 def test_each_direction_is_trained_once(
     tmp_path: Path, languages: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,7 +59,7 @@ def test_export_and_import_give_identical_weights(tmp_path: Path, changes: list[
     assert all(after[name].equal(before[name]) for name in before)
 
 
-@pytest.mark.parametrize("wanted", ["huggingface", "ctranslate2"])
+@pytest.mark.parametrize("wanted", ["huggingface", pytest.param("ctranslate2", marks=pytest.mark.slow)])
 def test_configuration_and_preprocessing_come_back(tmp_path: Path, wanted: str) -> None:
     learned = Preprocessing(Casing(("dog",), (True, True), False), Spelling(("dog",), 1))
     run = run_folder(tmp_path / "run", "decoding.length_penalty=1.4", preprocessing=learned)

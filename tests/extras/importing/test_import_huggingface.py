@@ -162,7 +162,9 @@ def test_text_becomes_the_same_tokens(imported: Imported) -> None:
     assert pair.target.decode(target) == theirs.decode(imported.rows[1][target], skip_special_tokens=True)
 
 
-SLOW = ("marian-several-targets", "marian-separate-vocabularies", "nllb", "nllb-legacy", "mbart-50", "mbart-untied")
+SLOW = (
+    "marian-several-targets marian-separate-vocabularies m2m_100 nllb nllb-legacy mbart mbart-50 mbart-untied".split()
+)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def parameters(model: Any) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-SLOW = ("marian-separate-vocabularies", "nllb", "mbart")
+SLOW = ("marian-separate-vocabularies", "m2m_100", "nllb", "mbart")
 
 
 @pytest.mark.parametrize(

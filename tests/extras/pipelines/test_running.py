@@ -71,6 +71,7 @@ def test_steps_run_side_by_side_and_after_those_that_they_need(finished: Path) -
     assert spans["final"][0] >= spans["student"][1]
 
 
+@pytest.mark.slow
 def test_a_step_that_none_can_run_beside_gets_all_cores(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "6")
     plan = read_plan(again / "pipeline.yaml", [f"root={again}"], again / "runs")
@@ -230,6 +231,7 @@ def test_damaged_records_and_scores_are_left_out(again: Path, monkeypatch: pytes
         assert write_record(plan, plan.steps["student"], "key").scores == []
 
 
+@pytest.mark.slow
 def test_another_test_set_does_not_stop_a_pipeline(again: Path) -> None:
     models = products(again)
     (again / "test.en").write_text((again / "test.en").read_text().replace("a", "b"))
@@ -245,6 +247,7 @@ def test_another_test_set_does_not_stop_a_pipeline(again: Path) -> None:
     assert "step teacher_1, runs again" in run(again, code=2).stderr
 
 
+@pytest.mark.slow
 def test_settings_that_come_too_late_are_refused(again: Path) -> None:
     later = TEACHERS.replace("validate_every: 8", "validate_every: 8, learning_rate: 0.002")
     (again / "pipeline.yaml").write_text(later)
@@ -287,6 +290,7 @@ def test_a_lost_output_is_made_again(again: Path) -> None:
     assert len(re.findall("done before", done.stderr)) == 4
 
 
+@pytest.mark.slow
 def test_altered_cleaned_text_is_made_again(tmp_path: Path) -> None:
     steps = "steps: {kept: {clean: {config: tiny.yaml, keep: [wrong-language]}}}"
     folder = make_pipeline(tmp_path, f"name: tiny-student\n{steps}\n")

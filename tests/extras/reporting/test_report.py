@@ -124,6 +124,7 @@ def test_a_report_that_cannot_be_written_costs_no_summary(tiny: Path) -> None:
     assert "report: not written: " in done.stdout
 
 
+@pytest.mark.slow
 def test_more_steps_that_are_no_better_are_in_the_report_and_the_model(tiny: Path) -> None:
     command = ["train", "--config", "tiny.yaml", "--set", "training.report=true", "--set"]
     mt(*command, "training.validate_every=8", cwd=tiny)
