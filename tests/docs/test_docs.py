@@ -45,6 +45,8 @@ NOT_RUN = {
     ".venv/bin/": "the tests run in an environment of their own",
     "python -m venv": "installs gigabytes",
     "sbatch": "needs a cluster",
+    "nvidia-cuda-mps-control": "needs a GPU",
+    "echo quit | nvidia": "needs a GPU",
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "needs two machines",
     "mt eval --metrics bleu,comet": "needs COMET's package and a checkpoint",
     "python scripts/bench/": "takes minutes",
@@ -52,6 +54,10 @@ NOT_RUN = {
     "python scripts/score_multi30k.py": "needs Multi30k; tests of its own",
     "python scripts/time_to_quality.py": "needs the runs of a comparison; tests of its own",
 }
+
+# For the letters of the training text
+ENGLISH = "the house tree garden always because people something yellow window".split()
+GERMAN = "die Häuser Baum Garten immer weil Leute etwas gelb Fenster".split()
 
 
 def blocks(page: Path) -> Iterator[tuple[str, str]]:
@@ -102,6 +108,9 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for language, ours in {"en": "en", "de": "xx"}.items():
         copy(f"train.{ours}", f"corpus.{language}", *(f"{letter}.{language}" for letter in "abvt"))
         copy(f"valid.{ours}", f"val.{language}")
+    for name, words in {"corpus.en": ENGLISH, "corpus.de": GERMAN}.items():  # single letters are in no language
+        letters = (folder / name).read_text()
+        (folder / name).write_text(re.sub("[a-z]", lambda letter, words=words: words[ord(letter[0]) % 10], letters))
     copy("train.en", "text.1")
     copy("train.xx", "text.2", "train.de")
     copy("test.en", "new.en")
@@ -133,7 +142,8 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
         target.write_text(small.replace("name: mine", f"name: {name[1] if name else 'x'}"))
     teacher, model = "teacher: {train: {config: mine.yaml}}", "model: {step: teacher}"
     pipeline = f"name: student\nsteps:\n  {teacher}\n  text: {{distill: {{{model}, input: corpus.en}}}}\n"
-    (folder / "student.yaml").write_text(pipeline)
+    for name in ("student.yaml", "pipeline.yaml"):
+        (folder / name).write_text(pipeline)
     shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     reverse = (
         small.replace("name: mine", "name: de-en").replace("_lang: en", "_lang: xx").replace("_lang: de", "_lang: en")
@@ -144,6 +154,8 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for split in ("train", "valid"):
             lines = (folder / f"{split}.en").read_text().splitlines()
             (folder / f"{split}.{language}").write_text("".join(f"{into(theirs, line)}\n" for line in lines))
+    for language in ("en", "fr"):
+        copy(f"train.{language}", f"book.{language}")
     two = TWO_LANGUAGES.replace("name: two", "name: books").replace("xx", "it").replace("yy", "fr").replace("300", "6")
     (folder / "books.yaml").write_text(two)
     (folder / "many").mkdir()

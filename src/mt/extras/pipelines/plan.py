@@ -227,8 +227,8 @@ def _make_step(
             return Path(place.file) if is_model else _text(pipeline, place.file)
         return outputs[place.step] / place.file if place.file else outputs[place.step]
 
-    words, reads = [*COMMANDS[kind], *([settings.format] if isinstance(settings, Export) else [])], []
-    config, config_words, paths = None, list[str](), dict[str, list[Path]]()
+    words, reads = [*COMMANDS[kind], *([settings.format, "--force"] if isinstance(settings, Export) else [])], []
+    config, config_words, paths = None, tuple[str, ...](), dict[str, list[Path]]()
     for where, place in places(settings):
         paths.setdefault(str(where[0]), []).append(path_of(place, where[0] in _MODELS))
     if isinstance(settings, OnCorpus):
@@ -237,7 +237,7 @@ def _make_step(
             pipeline.refuse([problem(f"there is no file {path}", "steps", name, kind, "config")])
         overrides = _overrides(pipeline, name, settings, path, path_of)
         config = _load(pipeline, name, kind, path, overrides)
-        config_words = ["--config", str(path), *(word for each in overrides for word in ("--set", each))]
+        config_words = ("--config", str(path), *(word for each in overrides for word in ("--set", each)))
         words += config_words
         reads += [Path(each) for each in (config.training.init_from, *config.training.distill_from) if each]
         reads += map(Path, config.tokenizer.given or ())
@@ -254,10 +254,8 @@ def _make_step(
         words += [word for each in values for word in (option, str(each))]
     reads += chain.from_iterable(paths.values())
     words += [] if kind == "train" else ["--output", str(outputs[name])]
-    words += ["--force"] if kind == "export" else []
     words += ["--runs", str(folder)]
-    output = outputs[name]
-    return Step(name, kind, settings, tuple(words), tuple(config_words), needs, paths, tuple(reads), output, config)
+    return Step(name, kind, settings, tuple(words), config_words, needs, paths, tuple(reads), outputs[name], config)
 
 
 def _overrides(pipeline: Pipeline, name: str, settings: StepSettings, path: Path, path_of: Any) -> list[str]:
