@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 CHECKS = Path(__file__).with_name("check_loss_kernel.py")
@@ -26,5 +27,6 @@ def test_kernel_in_the_interpreter() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device here")
 def test_kernel_on_a_gpu() -> None:
     check()
