@@ -13,7 +13,6 @@ import ctranslate2.specs  # noqa: F401
 import datasets  # noqa: F401
 import matplotlib.figure  # noqa: F401
 import sacrebleu.significance  # noqa: F401
-import torch.profiler._cupti_monitor  # noqa: F401
 
 import mt
 from mt.text import language_id

@@ -148,7 +148,7 @@ def _open_with_ctranslate2(folder: ModelDir, choice: EngineChoice, device: str) 
 
 
 def _translates(opened: OpenedModel) -> bool:
-    """Return True if an engine translates: CTranslate2 looks for CUDA's libraries, which torch has apart, only then."""
+    """Return True if the engine can translate; CTranslate2 loads CUDA's libraries only when it first does."""
     try:
         opened.translator.engine.translate([[UNK_ID]], SearchOptions(beam_size=1, max_length=1))
     except MachineError as error:
