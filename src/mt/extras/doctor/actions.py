@@ -160,7 +160,7 @@ def _cleanings(report: CorpusReport, config: str) -> Iterator[Action]:
 
 def _correction(report: CorpusReport, finding: Finding, config: str) -> Action:
     """Return the way to do away with an error that cleaning leaves."""
-    rule, example = finding.rule, next(iter(finding.examples), finding.first or Example("train", ()))
+    rule, example = finding.rule, finding.first or Example("train", ())
     where = example.note or "; ".join(f"{place.file}:{place.line}: {place.text}" for place in example.locations)
     command, gain = f"mt data check {config}", f"{where}. {rule.advice} Then check again"
     for bitext in [one.bitext for one in report.statistics if rule.name == "line-counts"]:

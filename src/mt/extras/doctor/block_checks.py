@@ -139,7 +139,7 @@ def _add_languages(
         rule = "swapped" if is_swapped else "wrong-language"
         lines[rule][block.start : block.end] = True
         note = block.described(*bitext.files) + (_swapped_fix(bitext) if is_swapped and block.whole else "")
-        findings.examples.add(rule, Example(bitext.split, (), note))
+        findings.show(rule, Example(bitext.split, (), note))
         if is_swapped and bitext.split == "train":
             findings.repairable["swapped"] += block.end - block.start
 
@@ -166,7 +166,7 @@ def _add_alignment(
     for block in positions.blocks:
         lines[block.start : block.end] = True
         if not (block.swapped and block.shift and block.shift < 0):  # it was named with the other one
-            findings.examples.add("misaligned", Example(bitext.split, (), block.described(*bitext.files)))
+            findings.show("misaligned", Example(bitext.split, (), block.described(*bitext.files)))
     unpaired = replace(bitext, blocks=tuple(positions.blocks)).unpaired()
     if bitext.split == "train":
         findings.repairable["misaligned"] += int(lines.sum()) - int(lines[unpaired].sum())

@@ -90,7 +90,7 @@ def check_corpus(
             not break a rule.
         max_per_template: pairs of each template that do not break the rule.
     """
-    findings = Findings(max_examples)
+    findings = Findings(max(1, max_examples))
     bitexts = [with_blocks(bitext) if bitext.repair else bitext for bitext in bitexts_of(config.data, repair)]
     log.info("reading the corpus")
     sources = Counter(bitext.split for bitext in bitexts)
@@ -108,7 +108,7 @@ def check_corpus(
         add_repetitions(statistics, findings, finder, masks, scores)
     _check_usable(config, statistics, masks, findings)
     _check_back_translations(config, statistics, findings)
-    return CorpusReport(config, statistics, _collect(findings), coverage, masks, maps, scores)
+    return CorpusReport(config, statistics, _collect(findings, max_examples), coverage, masks, maps, scores)
 
 
 def _check_usable(
@@ -146,13 +146,13 @@ def _check_back_translations(config: Config, statistics: Sequence[BitextStatisti
             findings.add("back-translated", Example("train", (), note), one.back_translated)
 
 
-def _collect(findings: Findings) -> list[Finding]:
+def _collect(findings: Findings, max_examples: int) -> list[Finding]:
     collected = []
     for rule in (*TEXT_RULES, *PAIR_RULES):
         counts = findings.counts[rule.name]
         if any(counts.values()):
             checked = {} if rule in TEXT_RULES else dict(findings.checked.get(rule.name, findings.pairs))
-            examples, repairable = findings.examples.of(rule.name), findings.repairable[rule.name]
-            first = findings.firsts.get(rule.name)
-            collected.append(Finding(rule, dict(counts), checked, repairable, examples, first))
+            examples, repairable = findings.examples_of(rule.name), findings.repairable[rule.name]
+            shown, first = examples if max_examples else [], next(iter(examples), None)
+            collected.append(Finding(rule, dict(counts), checked, repairable, shown, first))
     return sorted(collected, key=lambda finding: SEVERITIES.index(finding.rule.severity))

@@ -46,7 +46,7 @@ def check_pairs(
     total = sum(one.pairs for one in statistics)
     held_out = {"test": HeldOutIndex(), "valid": HeldOutIndex()}
     masks = [np.zeros(0, np.uint64)]
-    chunks = _chunks(statistics, criteria, findings.examples.limit)
+    chunks = _chunks(statistics, criteria, findings.max_examples)
     with progress(total=total, unit="pair", desc="checking", unit_scale=True) as bar:
         for chunk, result in in_order(check_chunk, chunks, workers_for(total)):
             for split, index in held_out.items():
@@ -80,7 +80,7 @@ def add_repetitions(
 
     With scores, the best near-duplicate stays, and the best source of a target with many.
     """
-    repetitions = list(finder.find(findings.examples.limit, None if scores is None else scores.values))
+    repetitions = list(finder.find(findings.max_examples, None if scores is None else scores.values))
     shown = {pair for repetition in repetitions for group in repetition.groups for pair in group.pairs}
     locations = _locate([one.bitext for one in statistics], shown)
     for repetition in repetitions:
@@ -92,7 +92,7 @@ def add_repetitions(
             if repetition.rule == "template":
                 frames = (common_frame([place.text for place in sides[side::2]]) for side in (0, 1))
                 note, sides = f"{group.size:,} pairs: {' / '.join(frames)}", sides[:4]
-            findings.examples.add(repetition.rule, Example("train", sides, note))
+            findings.show(repetition.rule, Example("train", sides, note))
 
 
 def workers_for(pairs: int) -> int:
@@ -111,10 +111,10 @@ def _exchanged(chunk: Chunk, criteria: dict[str, Criteria]) -> Iterator[Chunk]:
 def _add_result(findings: Findings, chunk: Chunk, result: ChunkResult) -> None:
     for rule, bit in BIT.items():
         findings.counts[rule][chunk.split] += int(np.count_nonzero(result.masks & np.uint64(bit)))
-    for (rule, _), examples in result.examples.found.items():
-        findings.examples.add(rule, *examples)
+    for (rule, _), examples in result.findings.examples.items():
+        findings.show(rule, *examples)
     if chunk.split == "train":
-        findings.repairable.update(result.repairable)
+        findings.repairable.update(result.findings.repairable)
     findings.pairs[chunk.split] += len(chunk.pairs)
 
 

@@ -70,7 +70,7 @@ def measure_coverage(
                 coverage.rare.update(rare)
                 shown = excerpt(text, max(map(text.find, rare[:1]), default=0))
                 location = Location(one.bitext.files[side], line, shown)
-                findings.examples.add(RARE, Example(split, (location,), visible(" ".join(rare[:_MAX_LISTED]))))
+                findings.show(RARE, Example(split, (location,), visible(" ".join(rare[:_MAX_LISTED]))))
         findings.counts[RARE][split] += len(with_bytes)
     return coverage
 

@@ -1,7 +1,7 @@
-"""Examples and counts of findings, and the chunks of pairs that worker processes look for them in."""
+"""Counts and examples of findings, and the chunks of pairs that worker processes look for them in."""
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -35,42 +35,34 @@ class Example:
     note: str = ""
 
 
-@dataclass
-class Examples:
-    """The first `limit` examples of each rule in each split."""
-
-    limit: int
-    found: defaultdict[tuple[str, str], list[Example]] = field(default_factory=lambda: defaultdict(list))
-
-    def wants(self, rule: str, split: str) -> bool:
-        return len(self.found[rule, split]) < self.limit
-
-    def add(self, rule: str, *examples: Example) -> None:
-        """Add examples up to the limit."""
-        for example in examples:
-            if self.wants(rule, example.split):
-                self.found[rule, example.split].append(example)
-
-    def of(self, rule: str) -> list[Example]:
-        """Return the examples of a rule, those of the training text first."""
-        return [example for split in SPLITS for example in self.found[rule, split]]
-
-
 class Findings:
-    """Counts of findings by rule and split, and examples."""
+    """Counts of findings by rule and split, and the first `max_examples` of each."""
 
     def __init__(self, max_examples: int) -> None:
-        self.examples = Examples(max_examples)
+        self.max_examples = max_examples
+        self.examples: defaultdict[tuple[str, str], list[Example]] = defaultdict(list)  # by rule and split
         self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.repairable: Counter[str] = Counter()  # training pairs that a repair would do away with, by rule
         self.pairs: Counter[str] = Counter()  # checked, by split
-        self.firsts: dict[str, Example] = {}  # of each rule of whole texts, whatever the limit
         self.checked: defaultdict[str, Counter[str]] = defaultdict(Counter)  # of rules applied to a sample
 
+    def wants(self, rule: str, split: str) -> bool:
+        return len(self.examples[rule, split]) < self.max_examples
+
+    def show(self, rule: str, *examples: Example) -> None:
+        """Add examples up to their limit."""
+        for example in examples:
+            if self.wants(rule, example.split):
+                self.examples[rule, example.split].append(example)
+
     def add(self, rule: str, example: Example, count: int = 1) -> None:
+        """Add a finding, and its example up to their limit."""
         self.counts[rule][example.split] += count
-        self.firsts.setdefault(rule, example)
-        self.examples.add(rule, example)
+        self.show(rule, example)
+
+    def examples_of(self, rule: str) -> list[Example]:
+        """Return the examples of a rule, those of the training text first."""
+        return [example for split in SPLITS for example in self.examples[rule, split]]
 
 
 @dataclass(frozen=True)
@@ -121,5 +113,4 @@ class ChunkResult:
     hashes: NDArray[np.void]  # of dtype `HASHES` (N,)
     words: tuple[Words, Words]  # of N sentences each
     frames: Hashes  # of the templates that pairs could belong to, or 0 (N,)
-    examples: Examples
-    repairable: Counter[str]  # pairs by rule that a repair would do away with
+    findings: Findings  # without counts, which the masks give

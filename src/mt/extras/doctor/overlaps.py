@@ -72,7 +72,7 @@ class HeldOutIndex:
             result.masks[leaked] |= np.uint64(BIT[rule])
             for index in leaked[: chunk.max_examples].tolist():
                 note = f"{relation} in {self._places[matches[index]]}"
-                result.examples.add(rule, chunk.example(index, note))
+                result.findings.show(rule, chunk.example(index, note))
 
     def _lookup(self, name: str, wanted: NDArray[np.uint64], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the index of a pair with each masked hash, or -1."""

@@ -1,7 +1,6 @@
 """Checks of single pairs, run in worker processes."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
@@ -17,7 +16,7 @@ from mt.data.token_store import sentence_tokens
 from mt.data.tokenizer_kinds import read_tokenizer
 from mt.extras.doctor.characters import Issue, markup, mojibake, suspicious_characters
 from mt.extras.doctor.consistency import end_mismatch, number_mismatch
-from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult, Criteria, Examples
+from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult, Criteria, Findings
 from mt.extras.doctor.line_languages import other_languages
 from mt.extras.doctor.repair import REPAIRABLE, repaired
 from mt.extras.doctor.rules import BIT
@@ -39,13 +38,13 @@ def check_chunk(chunk: Chunk) -> ChunkResult:
     pairs = [(one_line(src), one_line(tgt)) for src, tgt in chunk.pairs]
     target_lang = chunk.criteria.languages[1]
     words = hash_words([src for src, _ in pairs]), hash_words([tgt for _, tgt in pairs], target_lang)
-    examples, repairable, digests = Examples(chunk.max_examples), Counter[str](), []
+    findings, digests = Findings(chunk.max_examples), []
 
     def add(index: int, rule: str, note: str, side: int | None = None, position: int = 0) -> None:
         if not masks[index] & BIT[rule]:
             masks[index] |= BIT[rule]
-            if examples.wants(rule, chunk.split):
-                examples.add(rule, chunk.example(index, note, side, position))
+            if findings.wants(rule, chunk.split):
+                findings.show(rule, chunk.example(index, note, side, position))
 
     for index, (raw, pair) in enumerate(zip(chunk.pairs, pairs, strict=True)):
         digests.append(_digests(pair, chunk.criteria.direction))
@@ -59,7 +58,7 @@ def check_chunk(chunk: Chunk) -> ChunkResult:
         for rule, note in _compare_sides(pair, chunk.criteria):
             add(index, rule, note)
         if masks[index] & _REPAIRABLE_BITS:
-            repairable.update(_repairable(raw, masks[index], chunk.criteria))
+            findings.repairable.update(_repairable(raw, masks[index], chunk.criteria))
     for side in (side for side in (0, 1) if chunk.criteria.detectable[side]):
         for index, note in other_languages([pair[side] for pair in pairs], chunk.criteria.languages, side):
             if index not in chunk.encoding_errors:
@@ -67,7 +66,7 @@ def check_chunk(chunk: Chunk) -> ChunkResult:
     for index, note in _too_long(chunk, pairs):
         add(index, "too-long", note)
     hashes, frames = np.frombuffer(b"".join(digests), HASHES), frame_hashes(words, chunk.criteria.frequent)
-    return ChunkResult(np.array(masks, np.uint64), hashes, words, frames, examples, repairable)
+    return ChunkResult(np.array(masks, np.uint64), hashes, words, frames, findings)
 
 
 def _repairable(raw: Pair, mask: int, criteria: Criteria) -> Iterator[str]:

@@ -73,7 +73,7 @@ class PairScores:
             result.masks[low] |= np.uint64(BIT["low-score"])
             for index in low[: chunk.max_examples].tolist():
                 note = f"score {self.values[chunk.offset + index]:.2f}"
-                result.examples.add("low-score", chunk.example(index, note))
+                result.findings.show("low-score", chunk.example(index, note))
 
 
 def require_scores_folder(folder: Path, data: DataConfig) -> None:

@@ -107,7 +107,7 @@ def survey(bitexts: Sequence[Bitext]) -> CorpusFacts:
             counts[language] += 1
             size += 1
         sizes.append(size)
-    if faults := [example for rule in PREVENTING for example in findings.examples.of(rule)]:
+    if faults := [example for rule in PREVENTING for example in findings.examples_of(rule)]:
         raise InputError(f"the training text cannot be scored: {faults[0].note}", "see `mt data check`")
     if not sum(sizes):
         raise InputError("data.train: no pair to score")
