@@ -27,10 +27,7 @@ def find_repeated(hashes: Iterator[int], folder: Path, at_once: int = _AT_ONCE) 
     total = 0
     with closing(HashPartitions(folder, _RECORD, at_once)) as partitions:
         while chunk := array("Q", islice(hashes, at_once)):
-            records = np.empty(len(chunk), _RECORD)
-            records["hash"] = np.asarray(chunk)
-            records["index"] = np.arange(total, total + len(chunk))
-            partitions.add(records)
+            partitions.add(np.asarray(chunk), np.arange(total, total + len(chunk)))
             total += len(chunk)
         repeated = np.zeros(total, np.bool_)
         for records in partitions:
@@ -56,7 +53,11 @@ class HashPartitions:
         for file in self._files:
             file.close()
 
-    def add(self, records: NDArray[Any]) -> None:
+    def add(self, *columns: NDArray[Any]) -> None:
+        """Add a record for each item of the columns (N,), which are the fields in their order."""
+        records = np.empty(len(columns[0]), self._dtype)
+        for name, column in zip(self._dtype.names or (), columns, strict=True):
+            records[name] = column
         self._pending.append(records)
         if sum(map(len, self._pending)) >= self._at_once:
             self._write()

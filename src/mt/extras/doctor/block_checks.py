@@ -32,7 +32,6 @@ MAX_COLUMNS, BINS = 480, 40
 _RANGES = {"evidence": (-12.0, 12.0), "length ratio": (-log(4), log(4))}
 
 _PARTS = 4  # of a text, for each process
-_Lines = NDArray[np.bool_]
 
 
 @dataclass
@@ -83,7 +82,7 @@ def with_blocks(bitext: Bitext) -> Bitext:
 def check_blocks(
     statistics: Sequence[BitextStatistics], findings: Findings
 ) -> tuple[NDArray[np.uint64], list[PositionMap]]:
-    """Add blocks of wrong lines; return their rule bits of all training pairs (N,), and maps of the training texts."""
+    """Add examples of blocks of wrong lines; return rule bits of all pairs (N,), and maps of the training texts."""
     workers = workers_for(sum(one.pairs for one in statistics))
     searches, n_parts = list[Callable[[], Any]](), list[int]()
     for one in statistics:
@@ -94,18 +93,13 @@ def check_blocks(
     results = (result for _, result in in_order(operator.call, searches, workers))
     masks, maps = [np.zeros(0, np.uint64)], list[PositionMap]()
     for one, number in zip(statistics, n_parts, strict=True):
-        lines = {rule: np.zeros(one.pairs, np.bool_) for rule in ("wrong-language", "swapped", "misaligned")}
         foreign, positions = next(results), PositionMap(one.pairs)
         for part in islice(results, number):
             positions.merge(part)
-        _add_languages(one.bitext, foreign, lines, findings)
-        _add_alignment(one.bitext, foreign, positions, lines["misaligned"], findings)
-        mask = np.zeros(one.pairs, np.uint64)
-        for rule, marked in lines.items():
-            findings.counts[rule][one.bitext.split] += int(marked.sum())
-            mask[marked] |= np.uint64(BIT[rule])
+        masks.append(np.zeros(one.pairs, np.uint64))
+        _add_languages(one.bitext, foreign, masks[-1], findings)
+        _add_alignment(one.bitext, foreign, positions, masks[-1], findings)
         if one.bitext.split == "train":
-            masks.append(mask)
             maps.append(positions)
     return np.concatenate(masks), maps
 
@@ -131,13 +125,13 @@ def _search_alignment(bitext: Bitext, n_pairs: int, start: int, end: int) -> Pos
 
 
 def _add_languages(
-    bitext: Bitext, blocks: Sequence[LanguageBlock], lines: dict[str, _Lines], findings: Findings
+    bitext: Bitext, blocks: Sequence[LanguageBlock], mask: NDArray[np.uint64], findings: Findings
 ) -> None:
-    """Add blocks in another language, and those whose sides are swapped."""
+    """Add blocks in another language, and those whose sides are swapped, also to the mask of all pairs (N,)."""
     for block in blocks:
         is_swapped = block.side is None
         rule = "swapped" if is_swapped else "wrong-language"
-        lines[rule][block.start : block.end] = True
+        mask[block.start : block.end] |= np.uint64(BIT[rule])
         note = block.described(*bitext.files) + (_swapped_fix(bitext) if is_swapped and block.whole else "")
         findings.show(rule, Example(bitext.split, (), note))
         if is_swapped and bitext.split == "train":
@@ -148,15 +142,16 @@ def _add_alignment(
     bitext: Bitext,
     foreign: Sequence[LanguageBlock],
     positions: PositionMap,
-    lines: _Lines,
+    mask: NDArray[np.uint64],
     findings: Findings,
 ) -> None:
-    """Add blocks out of step, and drop those in another language from the map.
+    """Add blocks out of step, also to the mask of all pairs (N,), and drop those in another language from the map.
 
     Of a bitext that is read repaired, only pairs that have no certain translation are marked.
     """
+    bit = np.uint64(BIT["misaligned"])
     if bitext.repair:
-        lines[bitext.unpaired()] = True
+        mask[bitext.unpaired()] |= bit
         return
     positions.blocks = [
         block
@@ -164,12 +159,13 @@ def _add_alignment(
         if 2 * sum(other.overlap(block.start, block.end) for other in foreign) < block.end - block.start
     ]
     for block in positions.blocks:
-        lines[block.start : block.end] = True
+        mask[block.start : block.end] |= bit
         if not (block.swapped and block.shift and block.shift < 0):  # it was named with the other one
             findings.show("misaligned", Example(bitext.split, (), block.described(*bitext.files)))
     unpaired = replace(bitext, blocks=tuple(positions.blocks)).unpaired()
     if bitext.split == "train":
-        findings.repairable["misaligned"] += int(lines.sum()) - int(lines[unpaired].sum())
+        marked = (mask & bit) > 0
+        findings.repairable["misaligned"] += int(marked.sum()) - int(marked[unpaired].sum())
 
 
 def _swapped_fix(bitext: Bitext) -> str:

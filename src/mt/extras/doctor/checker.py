@@ -40,15 +40,17 @@ def check_pairs(
 
     Args:
         criteria: by target language.
-        in_blocks: rule bits of the training pairs (N,) that `check_blocks` has found and counted.
+        in_blocks: rule bits of all pairs (N,) that `check_blocks` has found.
         scores: of all training pairs. Raises InputError if they are those of other pairs.
     """
     total = sum(one.pairs for one in statistics)
     held_out = {"test": HeldOutIndex(), "valid": HeldOutIndex()}
-    masks = [np.zeros(0, np.uint64)]
+    masks, n_done = [np.zeros(0, np.uint64)], 0
     chunks = _chunks(statistics, criteria, findings.max_examples)
     with progress(total=total, unit="pair", desc="checking", unit_scale=True) as bar:
         for chunk, result in in_order(check_chunk, chunks, workers_for(total)):
+            result.masks |= in_blocks[n_done : n_done + len(chunk.pairs)]
+            n_done += len(chunk.pairs)
             for split, index in held_out.items():
                 if split == chunk.split:
                     index.add(chunk, result)
@@ -60,7 +62,6 @@ def check_pairs(
                 scores.mark(chunk, result)
             _add_result(findings, chunk, result)
             if chunk.split == "train":
-                result.masks |= in_blocks[chunk.offset : chunk.offset + len(chunk.pairs)]
                 finder.add(chunk, result)
                 masks.append(result.masks)
             bar.update(len(chunk.pairs))

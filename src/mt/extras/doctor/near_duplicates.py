@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mt.data.duplicates import HashPartitions
 from mt.extras.doctor.findings import ChunkResult
-from mt.extras.doctor.word_hashes import Hashes, mixed
+from mt.extras.doctor.word_hashes import mixed
 
 _MIN_WORDS, _MAX_WORDS = 9, 250  # of a target that is compared without one word: one of nine may differ
 _MAX_KEPT = 8  # pairs kept of a group that a later pair is compared with
@@ -57,14 +57,9 @@ class NearDuplicateFinder:
         sentences = target.sentences[shortened]
         whole = np.flatnonzero(usable & (letters > 0)), np.flatnonzero(usable & (counts >= _MIN_WORDS - 1))
         # The lowest bit tells letters from words.
-        self._add(letters[whole[0]] | np.uint64(1), whole[0] + offset)
-        self._add(mixed(sums[whole[1]]) & ~np.uint64(1), whole[1] + offset)
-        self._add(mixed(sums[sentences] - target.hashes[shortened]) & ~np.uint64(1), sentences + offset)
-
-    def _add(self, hashes: Hashes, indices: NDArray[np.int64]) -> None:
-        records = np.empty(len(hashes), _RECORD)
-        records["hash"], records["index"] = hashes, indices
-        self._records.add(records)
+        self._records.add(letters[whole[0]] | np.uint64(1), whole[0] + offset)
+        self._records.add(mixed(sums[whole[1]]) & ~np.uint64(1), whole[1] + offset)
+        self._records.add(mixed(sums[sentences] - target.hashes[shortened]) & ~np.uint64(1), sentences + offset)
 
     def find(self, rank: NDArray[np.int64], left_out: NDArray[np.bool_], any_source: bool) -> Iterator[tuple[int, int]]:
         """Yield for each near duplicate a pair that stays and is a near copy of it, and the duplicate.

@@ -122,16 +122,10 @@ class RepetitionFinder:
         kept = (result.masks & self._dropped) == 0
         usable = np.flatnonzero(kept)
         for side, records in self._sides.items():
-            added = np.empty(len(usable), _RECORD)
-            added["hash"] = result.hashes[side][usable]
-            added["pair"] = result.hashes["pair"][usable]
-            added["index"] = usable + chunk.offset
-            records.add(added)
+            records.add(result.hashes[side][usable], result.hashes["pair"][usable], usable + chunk.offset)
         self._near_duplicates.add(result, kept, chunk.offset, chunk.criteria.direction)
         framed = np.flatnonzero(kept & (result.frames > 0))
-        frames = np.empty(len(framed), _FRAME)
-        frames["hash"], frames["index"] = result.frames[framed], framed + chunk.offset
-        self._frames.add(frames)
+        self._frames.add(result.frames[framed], framed + chunk.offset)
         self._pairs += len(kept)
 
     def find(self, max_groups: int, scores: NDArray[np.float32] | None = None) -> Iterator[Repetition]:
