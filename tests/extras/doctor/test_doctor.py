@@ -279,9 +279,7 @@ def test_all_unreadable_rows_are_reported(tmp_path: Path) -> None:
     assert finding.examples[0].locations[0].text == reason
 
 
-@pytest.mark.parametrize("block", [3, 4, 5, 6, 7, 8, 100])
-def test_byte_order_marks_and_carriage_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr("mt.extras.doctor.bitexts._BLOCK", block)
+def test_byte_order_marks_and_carriage_returns(tmp_path: Path) -> None:
     (tmp_path / "a.en").write_bytes(b"\xef\xbb\xbfone\ntwo\nthree\r\nfour\r\nfive\n")
     (tmp_path / "a.it").write_bytes(b"uno\r\ndue\r\ntre\r\nquattro\r\ncinque\r\n")
     report = check_corpus(make_config(tmp_path, FILES), tmp_path, 10)

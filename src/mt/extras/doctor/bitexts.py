@@ -1,5 +1,6 @@
 """Bitexts of a configuration, read as in training, except that reading continues after a fault."""
 
+from bisect import bisect_right
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,10 +20,9 @@ from mt.extras.doctor.misalignment import SEGMENT, Block, unpaired_lines
 from mt.extras.doctor.repair import repaired
 from mt.extras.doctor.scripts import scripts_of
 from mt.text.compressed import open_bytes
-from mt.text.lines import IssueHandler, TextIssue, refuse_pipe
+from mt.text.lines import IssueHandler, TextIssue, raw_lines, refuse_pipe
 
 MIN_SCORE = -3.0  # of linked lines that are a pair
-_BLOCK, _MAX_LINE = 2**20, 2**24  # bytes
 
 
 class RawPair(NamedTuple):
@@ -111,11 +111,6 @@ class Bitext:
         before = self.links[0].source[0] if self.links else 0
         linked = {number for number, link in enumerate(self.links, before) if link.score < MIN_SCORE}
         return sorted(linked | unpaired_lines(self.blocks))
-
-    def text_files(self) -> list[Path]:
-        """Return the files of lines, which may be compressed."""
-        is_text = isinstance(self.source, TableFile) and self.source.kind in (".tsv", ".csv", ".jsonl")
-        return list(dict.fromkeys(self.inputs())) if is_text or isinstance(self.source, PairFiles) else []
 
 
 def bitexts_of(data: DataConfig, repair: bool = False) -> list[Bitext]:
@@ -211,11 +206,9 @@ def _lines_with_faults(text: LineText) -> Iterator[tuple[str, str]]:
 
 def _swapped_back(pairs: Iterator[RawPair], blocks: Sequence[tuple[int, int]]) -> Iterator[RawPair]:
     """Yield the pairs, those of the blocks, which are in order and do not overlap, with their sides exchanged."""
-    inside = chain.from_iterable(range(*block) for block in blocks)
-    following = next(inside, None)
+    bounds = list(chain.from_iterable(blocks))
     for index, raw in enumerate(pairs):
-        is_swapped = index == following
-        following = next(inside, None) if is_swapped else following
+        is_swapped = bisect_right(bounds, index) % 2 == 1
         yield raw.changed(raw.target, raw.source, "swapped") if is_swapped and not raw.error else raw
 
 
@@ -241,21 +234,20 @@ def _repaired(raw: RawPair, scripts: Sequence[frozenset[str]]) -> RawPair:
 
 
 def check_bytes(bitext: Bitext, findings: Findings) -> None:
-    """Add byte order marks and CR LF to `findings`; unreadable files are left to `read_bitext`."""
-    for path in bitext.text_files():
-        lines, crlf, first = 0, 0, 0
+    """Add byte order marks and CR LF of files of lines; unreadable ones are left to `read_bitext`."""
+    source = bitext.source
+    is_table = isinstance(source, TableFile) and source.kind in (".tsv", ".csv", ".jsonl")
+    for path in dict.fromkeys(bitext.inputs()) if is_table or isinstance(source, PairFiles) else ():
+        has_mark, crlf, first = False, 0, 0
         try:
             with open_bytes(path) as stream:
-                block = stream.readline(_MAX_LINE)
-                has_bom = block.startswith(BOM_UTF8)
-                while block:  # of whole lines
-                    if not crlf and b"\r\n" in block:
-                        first = lines + block.count(b"\n", 0, block.index(b"\r\n")) + 1
-                    lines, crlf = lines + block.count(b"\n"), crlf + block.count(b"\r\n")
-                    block = stream.read(_BLOCK) + stream.readline(_MAX_LINE)
+                for number, line in enumerate(raw_lines(stream), 1):
+                    has_mark |= number == 1 and line.startswith(BOM_UTF8)
+                    if line.endswith(b"\r\n"):
+                        crlf, first = crlf + 1, first or number
         except (OSError, InputError):
             continue
-        if has_bom:
+        if has_mark:
             findings.add("byte-order-mark", Example(bitext.split, (), str(path)))
         if crlf:
             note = f"{path}: {crlf:,} lines, the first is line {first:,}"

@@ -102,7 +102,7 @@ def check_corpus(
         tokenizers = load_tokenizers(config, runs, statistics)
         files = tokenizers and write_tokenizers(tokenizers[1], Path(folder))
         criteria = criteria_by_direction(config, statistics, files)
-        coverage = tokenizers and measure_coverage(*tokenizers, statistics, criteria, findings)
+        coverage = tokenizers and measure_coverage(*tokenizers, statistics, findings)
         in_blocks, maps = check_blocks(statistics, findings)
         masks = check_pairs(statistics, criteria, findings, finder, in_blocks, scores)
         add_repetitions(statistics, findings, finder, masks, scores)

@@ -8,7 +8,7 @@ from mt.data.token_store import SIDES
 from mt.data.tokenizer import UNK_ID, TokenizerPair, normalized
 from mt.data.tokenizer_kinds import TextTokenizer
 from mt.extras.doctor.characters import excerpt, visible
-from mt.extras.doctor.findings import Criteria, Example, Findings, Location
+from mt.extras.doctor.findings import Example, Findings, Location
 from mt.extras.doctor.statistics import BitextStatistics
 from mt.text.languages import is_spaced
 
@@ -48,20 +48,19 @@ def measure_coverage(
     description: str,
     tokenizers: TokenizerPair,
     statistics: Sequence[BitextStatistics],
-    criteria: dict[str, Criteria],
     findings: Findings,
 ) -> Coverage:
     """Encode the samples and count their tokens; add rare characters to `findings`."""
     coverage = Coverage(description)
     for one in statistics:
-        split, own = one.bitext.split, criteria[one.bitext.direction]
+        split, languages = one.bitext.split, one.bitext.languages
         findings.checked[RARE][split] += len(one.sample)
         with_bytes: set[int] = set()
         for side, tokenizer in enumerate((tokenizers.source, tokenizers.target)):
-            usage = SideUsage(SIDES[side], own.languages[side])
+            usage = SideUsage(SIDES[side], languages[side])
             if split == "train":  # of other text only the rare characters are reported
                 usage = coverage.usages.setdefault((usage.side, usage.language), usage)
-            for index in _encode(tokenizer, one, side, usage, is_spaced(own.languages[side])):
+            for index in _encode(tokenizer, one, side, usage, is_spaced(languages[side])):
                 with_bytes.add(index)
                 line, pair = one.sample[index]
                 text = normalized(pair[side])

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mt.data.token_store import ranges
 from mt.text.lines import nfc
 
 Hashes = NDArray[np.uint64]
@@ -118,8 +119,7 @@ def frame_hashes(words: Sequence[Words], frequent: Sequence[Hashes]) -> Hashes:
         first[1:] = kept[:-1]
         first[(ends - side.counts)[side.counts > 0]] = True
         tokens = Words(np.where(kept, side.hashes, 0)[kept | first], side.sums(kept | first).astype(np.int64))
-        starts = np.cumsum(tokens.counts) - tokens.counts
-        positions = (np.arange(len(tokens.hashes)) - np.repeat(starts, tokens.counts)).astype(np.uint64)
+        positions = ranges(np.zeros_like(tokens.counts), tokens.counts).astype(np.uint64)
         both = mixed(both + tokens.sums(mixed(tokens.hashes + mixed(positions))))
     return np.where(framed, both, 0)
 
