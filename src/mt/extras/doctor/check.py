@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.config import Config, FromTrain, is_synthetic
+from mt.config import Config, FromTrain
 from mt.console import log
 from mt.extras.doctor.bitexts import bitexts_of
 from mt.extras.doctor.block_checks import PositionMap, check_blocks, with_blocks
@@ -107,7 +107,6 @@ def check_corpus(
         masks = check_pairs(statistics, criteria, findings, finder, in_blocks, scores)
         add_repetitions(statistics, findings, finder, masks, scores)
     _check_usable(config, statistics, masks, findings)
-    _check_back_translations(config, statistics, findings)
     return CorpusReport(config, statistics, _collect(findings, max_examples), coverage, masks, maps, scores)
 
 
@@ -134,16 +133,6 @@ def _check_usable(
             problems.append((split, "no sentence pair in it"))
     for split, message in problems:
         findings.add("no-pairs", Example(split, (), f"data.{split}: {message}"))
-
-
-def _check_back_translations(config: Config, statistics: Sequence[BitextStatistics], findings: Findings) -> None:
-    """Add an error for each source whose back-translations could be split off for validation or test."""
-    if not any(isinstance(sources, FromTrain) for sources in (config.data.valid, config.data.test)):
-        return
-    for one in statistics:
-        if one.back_translated and one.bitext.split == "train" and not is_synthetic(one.bitext.source):
-            note = f"{one.bitext.files[0]}:{one.first_back_translated}: data.train"
-            findings.add("back-translated", Example("train", (), note), one.back_translated)
 
 
 def _collect(findings: Findings, max_examples: int) -> list[Finding]:

@@ -250,10 +250,7 @@ def small_model(
     return {
         "name": name,
         "data": {
-            "source_lang": languages[0],
-            "target_lang": languages[1],
-            "root": root,
-            "train": train,
+            "source_lang": languages[0], "target_lang": languages[1], "root": root, "train": train,
             "valid": {"from_train": _HELD_OUT},
         },
         "tokenizer": {"vocab_size": 8000},

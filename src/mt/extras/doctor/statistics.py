@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mt.config import Config
+from mt.config import Config, FromTrain, is_synthetic
 from mt.console import log as console
 from mt.data.cleaning import GRACE, reason_to_drop
 from mt.data.corpus import Pair
@@ -15,7 +15,7 @@ from mt.data.tokenizer import TokenizerPair
 from mt.data.tokenizer_kinds import train_tokenizer
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, check_bytes, read_bitext
-from mt.extras.doctor.findings import Criteria, Findings
+from mt.extras.doctor.findings import Criteria, Example, Findings
 from mt.extras.doctor.line_languages import undetectable
 from mt.extras.doctor.scripts import scripts_of
 from mt.extras.doctor.word_hashes import frequent_words
@@ -42,27 +42,28 @@ class BitextStatistics:
     pairs: int = 0  # readable ones
     sample: list[tuple[int, Pair]] = field(default_factory=list)  # (line, pair as training reads it)
     sources: set[str] = field(default_factory=set)  # up to three distinct ones of pairs that cleaning keeps
-    back_translated: int = 0  # pairs with the tag of back-translations
-    first_back_translated: int = 0  # its line
 
 
 def collect_statistics(bitext: Bitext, findings: Findings, max_sample: int) -> BitextStatistics:
     """Read a bitext, adding its faults to `findings`; sample at least half of `max_sample` from a long one."""
     check_bytes(bitext, findings)
     statistics, sample = BitextStatistics(bitext), EvenSample[tuple[int, Pair]](max_sample)
+    tagged = first_tagged = 0  # pairs with the tag of back-translations, and the line of the first one
     for raw in read_bitext(bitext, findings):
         if not raw.error:
+            src, tgt = raw.cleaned()
             if sample.takes(statistics.pairs) and max(len(raw.source), len(raw.target)) <= _MAX_SAMPLED:
-                sample.add((raw.line, raw.cleaned()))
-            if BACK_TRANSLATION_TAG in raw.source and raw.cleaned()[0].startswith(f"{BACK_TRANSLATION_TAG} "):
-                statistics.back_translated += 1
-                statistics.first_back_translated = statistics.first_back_translated or raw.line
-            if len(statistics.sources) < _ENOUGH_SOURCES:
-                src, tgt = raw.cleaned()
-                if reason_to_drop(src, tgt, bitext.data.max_ratio) is None:
-                    statistics.sources.add(nfc(src))
+                sample.add((raw.line, (src, tgt)))
+            if src.startswith(f"{BACK_TRANSLATION_TAG} "):
+                tagged, first_tagged = tagged + 1, first_tagged or raw.line
+            if len(statistics.sources) < _ENOUGH_SOURCES and not reason_to_drop(src, tgt, bitext.data.max_ratio):
+                statistics.sources.add(nfc(src))
         statistics.pairs += 1
     statistics.sample = sample.items
+    is_split_off = any(isinstance(sources, FromTrain) for sources in (bitext.data.valid, bitext.data.test))
+    if tagged and is_split_off and bitext.split == "train" and not is_synthetic(bitext.source):
+        note = f"{bitext.files[0]}:{first_tagged}: data.train"
+        findings.add("back-translated", Example("train", (), note), tagged)
     return statistics
 
 
