@@ -131,6 +131,18 @@ def test_errors_come_with_their_correction(tmp_path: Path) -> None:
     assert any("data.train: no pair that training would take" in action["gain"] for action in actions)
 
 
+@pytest.mark.parametrize("examples", [0, 3])
+def test_a_correction_names_its_line_however_many_examples_are_wanted(tmp_path: Path, examples: int) -> None:
+    sources = {split: write_pairs(tmp_path, split, text(split, 5)) for split in ("train", "valid")}
+    with (tmp_path / "valid.en").open("ab") as broken:
+        broken.write(b"caff\xe8\n")
+    with (tmp_path / "valid.it").open("ab") as intact:
+        intact.write(b"bar\n")
+    report = check_corpus(make_config(tmp_path, **sources, test=None), tmp_path, examples)
+    assert any("not valid UTF-8" in action.gain for action in judge(report).actions)
+    assert all(bool(finding.examples) == bool(examples) for finding in report.findings)
+
+
 @pytest.mark.parametrize("missing", [{"folder": "nowhere"}, {"file": "damaged.zip"}])
 def test_a_correction_is_beside_its_text_and_for_its_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: dict[str, str]
