@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from mt.bundle.checks import load_tokenizers, require_listed, verify_files
+from mt.bundle.checks import load_tokenizers, verify_files
 from mt.bundle.model_card import model_card
 from mt.bundle.to_ctranslate2 import convert
 from mt.config import Config, dump_config, load_config
@@ -110,13 +110,12 @@ def load_model(folder: ModelDir, device: torch.device) -> LoadedModel:
     run = run_of_checkpoint(folder)
     if run is None:
         # Not the whole folder: its README may be edited and its CTranslate2 models deleted.
-        listed = verify_files(folder, folder.config, folder.weights, folder.tokenizer)
-        require_listed(folder, listed, folder.config, folder.weights)
+        verify_files(folder, folder.config, folder.weights)
         config, weights = load_config(folder.config), folder.weights
-        tokenizers = load_tokenizers(folder, listed, config.tokenizer.shared)
+        tokenizers = load_tokenizers(folder, config.tokenizer.shared)
     else:
         weights = CheckpointDir(folder.root).best_weights
-        require_listed(folder, verify_files(folder), weights)
+        verify_files(folder, weights, part=folder.root)
         config = load_config(run.config)
         tokenizers = TokenizerPair.load(run.tokenizer, config.tokenizer.shared)
     with SkipInit():

@@ -183,7 +183,7 @@ def _find(path: str, runs: Path, recorded: str | None, key: str) -> PretrainedMo
     """Find a model; a missing one is an error only before training has started, when no identity is recorded."""
     try:
         folder = find_model(Path(path), runs)
-        learned = json.dumps(learned_files(verify_files(folder, folder.manifest)), sort_keys=True)
+        learned = json.dumps(learned_files(verify_files(folder, part=folder.manifest)), sort_keys=True)
     except InputError as error:
         if recorded is None:
             raise InputError(f"{key}: {error.message}", error.hint) from None
