@@ -6,11 +6,10 @@ the pieces of the last word are rolled back, and of all pieces that spell its re
 
 import bisect
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from mt.data.tokenizer import SPACE, SPECIALS, UNK_ID, normalized
-from mt.decoding.engine import Sentences
 from mt.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mt.data.tokenizer_kinds import TextTokenizer
-
-Costs = Callable[[Sentences], Iterable["NDArray[np.float32]"]]
 
 _MAX_ROLLBACK = 8  # pieces
 
@@ -72,20 +69,19 @@ class PrefixSpeller:
         starts = [place for place, piece in enumerate(tokenizer.tokens(ids)) if piece.startswith(SPACE)]
         return Prefix(begun, ids, max(len(ids) - _MAX_ROLLBACK, *starts[-1:], 0))
 
-    def likeliest(self, prefix: Prefix, costs: Costs) -> Prefix:
+    def likeliest(self, prefix: Prefix, costs: "NDArray[np.float32]") -> Prefix:
         """Return an encoded prefix with the likeliest tokens whose text begins with it.
 
-        `costs` yields log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each translation.
+        The costs are log-probabilities (T, V) of the next token behind 0 to T - 1 of its T tokens.
         """
         ids, pieces = prefix.ids, self._tokenizer.tokens(prefix.ids)
-        [rows] = costs([ids[:-1]])
         total, best, chosen = 0.0, float("-inf"), ids
         for place in range(prefix.n_complete, len(ids)):
             rest = "".join(pieces[place:])
             for _, token in self._candidates(rest):
-                if total + rows[place, token] > best:
-                    best, chosen = total + float(rows[place, token]), [*ids[:place], token]
-            total += float(rows[place, ids[place]])
+                if total + costs[place, token] > best:
+                    best, chosen = total + float(costs[place, token]), [*ids[:place], token]
+            total += float(costs[place, ids[place]])
         return prefix._replace(forced=ids if total > best else chosen)
 
     def _candidates(self, text: str) -> list[tuple[str, int]]:

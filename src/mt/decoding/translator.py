@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice, repeat
 from typing import TYPE_CHECKING
 
@@ -214,14 +214,14 @@ class Translator:
             if text.strip() and len(parts) > 1:
                 raise InputError(f"line {number} has a prefix, and is longer than the model takes", "split this line")
             for source in islice(remaining, len(parts)):
-                if not (source and text.strip()):  # nothing is translated, or asked for
-                    begun.append(Prefix())
-                    continue
-                prefix, longest = speller.encode(text), self._longest(source, options)
-                if len(prefix.ids) > longest:
+                prefix = speller.encode(text) if source and text.strip() else Prefix()
+                if len(prefix.ids) > (longest := self._longest(source, options)):
                     found = f"line {number} has {len(prefix.ids)} tokens, and a translation may have {longest}"
                     raise InputError(f"the prefix of {found}", "shorten the prefix")
-                begun.append(speller.likeliest(prefix, partial(self._costs, [source])))
+                if prefix.ids:
+                    [costs] = self._costs([source], [prefix.ids[:-1]])
+                    prefix = speller.likeliest(prefix, costs)
+                begun.append(prefix)
         return begun
 
     def _longest(self, source: Sequence[int], options: SearchOptions) -> int:
