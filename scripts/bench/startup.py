@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from mt.bundle.checks import load_tokenizers, verify_files
+from mt.bundle.checks import load_tokenizers
 from mt.decoding.settings import TranslationSettings
 from mt.errors import MtError
 from mt.storage.find_model import find_model
@@ -77,7 +77,7 @@ def main() -> int:
 
 def _commands(folder: ModelDir, arguments: argparse.Namespace) -> dict[str, list[str]]:
     settings = TranslationSettings.read(folder.settings)
-    tokenizer = load_tokenizers(folder, verify_files(folder), settings.shared_vocabulary).source
+    tokenizer = load_tokenizers(folder, settings.shared_vocabulary).source
     pieces = json.dumps(tokenizer.tokens(tokenizer.encode(arguments.sentence)))
     library = [str(folder.converted("float32")), pieces, str(arguments.threads), str(settings.search.beam_size)]
     return {

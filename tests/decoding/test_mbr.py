@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
 from engine_helpers import ENGLISH, LIVELY, printed_lines, whole_folder
-from mt.api.search import SearchRequest, best_of
+from mt.api.search import SearchRequest
 from mt.data.eval_texts import EvalText
-from mt.decoding.candidates import Candidate, rerank_mbr
+from mt.decoding.candidates import Candidate, best_of, rerank_mbr
 from mt.decoding.engine import SearchOptions
 from mt.decoding.text_translation import translate_texts
 from mt.metrics.pairwise import UTILITIES, expected_utility, utility_for

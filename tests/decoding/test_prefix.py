@@ -148,7 +148,7 @@ def test_the_last_word_is_spelt_as_the_model_would() -> None:
             if spelt.startswith(rest):
                 cost = sum(rows[i, prefix.ids[i]] for i in range(len(done), place)) + rows[place, token]
                 ways.setdefault((*prefix.ids[:place], token), cost)
-        found = speller.likeliest(prefix, lambda _, rows=rows: [rows])  # type: ignore[misc]
+        found = speller.likeliest(prefix, rows)
         assert tuple(found.forced) == max(ways, key=ways.__getitem__)
 
 
@@ -159,8 +159,8 @@ def test_a_word_that_has_only_begun_is_completed(both: Twins) -> None:
     rows = np.full((9, tokenizer.vocab_size), -9.0)
     rows[:, tokenizer.encode(word[1:])[0]] = -0.1
     prefix = speller_of(tokenizer).encode(word[1:-1])
-    assert speller_of(tokenizer).likeliest(prefix, lambda _: [rows]).forced == tokenizer.encode(word[1:])
-    found = speller_of(tokenizer).likeliest(prefix, lambda _: [rows])
+    assert speller_of(tokenizer).likeliest(prefix, rows).forced == tokenizer.encode(word[1:])
+    found = speller_of(tokenizer).likeliest(prefix, rows)
     assert speller_of(tokenizer).decode(found, found.forced) == word[1:]
 
 

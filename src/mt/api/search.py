@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from mt.decoding.candidates import Candidate, distinct, rerank_mbr
+from mt.decoding.candidates import Candidate
 from mt.decoding.engine import Sampling, SearchOptions
 from mt.errors import InputError, contradict
 
@@ -164,14 +164,6 @@ def _check(key: str, value: Any, name: Callable[[str], str]) -> None:
     if not low <= value <= high:  # also refuses NaN
         bounds = f"below {low:g}" if high == math.inf else f"not between {low:g} and {high:g}"
         raise InputError(f"{name(key)} {value} is {bounds}")
-
-
-def best_of(candidates: list[Candidate], utility: str | None, n_best: int, sampled: bool) -> list[Candidate]:
-    """Return the n best candidates, by utility or by score, which are distinct unless they were sampled."""
-    pool = candidates if sampled else distinct(candidates)
-    if utility is not None:
-        return rerank_mbr(pool, utility)[:n_best]
-    return sorted(pool, key=lambda candidate: -candidate.score)[:n_best]
 
 
 @dataclass(frozen=True)

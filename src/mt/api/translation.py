@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from mt.api.directions import AUTO, Directions
-from mt.api.search import Search, SearchRequest, Translation, best_of
+from mt.api.search import Search, SearchRequest, Translation
 from mt.api.texts import check_text, texts_of
 from mt.decoding.alignment import Unit, align_units
-from mt.decoding.candidates import Candidate, lines_at_once
+from mt.decoding.candidates import Candidate, best_of, lines_at_once
 from mt.decoding.translator import without_line_breaks
 from mt.errors import InputError, contradict
 from mt.storage.manifest import DamagedError, read_manifest

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mt.bundle.checks import load_preprocessing, load_tokenizers, require_listed, verify_files
+from mt.bundle.checks import load_preprocessing, load_tokenizers, verify_files
 from mt.bundle.converted_file import check_converted, check_map
 from mt.console import log
 from mt.data.sentence_format import SentenceFormat
@@ -78,7 +78,7 @@ def read_config(folder: ModelDir) -> "Config":
     run = run_of_checkpoint(folder)
     if run is not None:
         return load_config(run.config)
-    require_listed(folder, verify_files(folder, folder.config), folder.config)
+    verify_files(folder, folder.config)
     return load_config(folder.config)
 
 
@@ -136,11 +136,10 @@ def _ctranslate2_device(choice: EngineChoice) -> str | None:
 def _open_with_ctranslate2(folder: ModelDir, choice: EngineChoice, device: str) -> OpenedModel:
     if folder.manifest.is_file() and not folder.ctranslate2.is_dir():
         raise UnusableError(f"{folder.root}: it has no CTranslate2 part")
-    listed = verify_files(folder, folder.tokenizer, folder.settings)
-    if folder.settings.relative_to(folder.root).as_posix() not in listed:
+    if folder.settings.relative_to(folder.root).as_posix() not in verify_files(folder, part=folder.settings):
         raise UnusableError(f"{folder.root}: it has no CTranslate2 part")
     settings = TranslationSettings.read(folder.settings)
-    tokenizers = load_tokenizers(folder, listed, settings.shared_vocabulary)
+    tokenizers = load_tokenizers(folder, settings.shared_vocabulary)
     opened = open_converted(folder, settings, tokenizers, choice, device)
     if choice.device == "auto" and device != "cpu" and not _translates(opened):
         return open_converted(folder, settings, tokenizers, choice)
@@ -183,9 +182,8 @@ def open_converted(
         raise UnusableError(f"{folder.root}: it has no CTranslate2 part in {converted.name}")
     vocabulary_map = converted / VOCABULARY_MAP
     if folder.manifest.exists():  # written last, when the folder is complete
-        listed = verify_files(folder, converted)
         files = (path for path in sorted(converted.iterdir()) if not path.name.startswith("."))  # ignores .DS_Store
-        require_listed(folder, listed, converted / "model.bin", converted / "config.json", *files)
+        verify_files(folder, converted / "model.bin", converted / "config.json", *files, part=converted)
         check_converted(converted / "model.bin", tokenizers.source.vocab_size, tokenizers.target.vocab_size)
         if vocabulary_map.is_file():
             check_map(vocabulary_map)

@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from torch import Tensor
 
-from mt.bundle.checks import load_tokenizers, require_listed, verify_files
+from mt.bundle.checks import load_tokenizers, verify_files
 from mt.bundle.model_card import model_card
 from mt.bundle.to_ctranslate2 import convert
 from mt.config import Config, dump_config, load_config
@@ -110,31 +111,29 @@ def load_model(folder: ModelDir, device: torch.device) -> LoadedModel:
     run = run_of_checkpoint(folder)
     if run is None:
         # Not the whole folder: its README may be edited and its CTranslate2 models deleted.
-        listed = verify_files(folder, folder.config, folder.weights, folder.tokenizer)
-        require_listed(folder, listed, folder.config, folder.weights)
+        verify_files(folder, folder.config, folder.weights)
         config, weights = load_config(folder.config), folder.weights
-        tokenizers = load_tokenizers(folder, listed, config.tokenizer.shared)
+        tokenizers = load_tokenizers(folder, config.tokenizer.shared)
     else:
         weights = CheckpointDir(folder.root).best_weights
-        require_listed(folder, verify_files(folder), weights)
+        verify_files(folder, weights, part=folder.root)
         config = load_config(run.config)
         tokenizers = TokenizerPair.load(run.tokenizer, config.tokenizer.shared)
     with SkipInit():
         with torch.device("meta"):  # shapes without memory
             _check_tensors(weights, build_model(config, tokenizers))
         model = build_model(config, tokenizers).to(device).eval()
-    with safe_open(weights, framework="pt") as file:
-        set_parameters(model, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+    set_parameters(model, load_file(weights))
     return LoadedModel(config, model, tokenizers)
 
 
 def _check_tensors(path: Path, model: TranslationModel) -> None:
     """Compare the names, shapes and types in the file's header with the model's parameters."""
-    expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    expected = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
     try:
         with safe_open(path, framework="pt") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-            shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
+            shapes = {name: list(part.get_shape()) for name, part in slices.items()}
             dtypes = {name: part.get_dtype() for name, part in slices.items()}
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}: not a safetensors file: {error}") from None
@@ -144,6 +143,6 @@ def _check_tensors(path: Path, model: TranslationModel) -> None:
         if name not in expected:
             raise InputError(f"{path}: unexpected tensor {name!r:.100}")
         if shapes[name] != expected[name]:
-            raise InputError(f"{path}: '{name}' has shape {list(shapes[name])}, but {list(expected[name])} is expected")
+            raise InputError(f"{path}: '{name}' has shape {shapes[name]}, but {expected[name]} is expected")
         if dtypes[name] != "F32":
             raise InputError(f"{path}: '{name}' has type {dtypes[name]}, but F32 is expected")

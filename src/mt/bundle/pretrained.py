@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from mt.bundle.checks import verify_files
 from mt.bundle.model_folder import LoadedModel, load_model
@@ -183,7 +182,7 @@ def _find(path: str, runs: Path, recorded: str | None, key: str) -> PretrainedMo
     """Find a model; a missing one is an error only before training has started, when no identity is recorded."""
     try:
         folder = find_model(Path(path), runs)
-        learned = json.dumps(learned_files(verify_files(folder, folder.manifest)), sort_keys=True)
+        learned = json.dumps(learned_files(verify_files(folder, part=folder.manifest)), sort_keys=True)
     except InputError as error:
         if recorded is None:
             raise InputError(f"{key}: {error.message}", error.hint) from None
@@ -241,21 +240,22 @@ def copy_weights(
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name in sides:
-                _copy_rows(parameter, by_name[name], *origins[sides[name]])
+                old, (known, new) = by_name[name], origins[sides[name]]
+                parameter[list(known)] = old[list(known.values())].to(parameter.device)
+                for row, parts in new.items():
+                    parameter[row] = old[parts].mean(dim=0).to(parameter.device)
             else:
                 parameter.copy_(by_name[_origin_of_layer(name, stacks)])
-    size, (known, _) = tokenizers.target.vocab_size, origins["target"]
-    log.info("starting from pretrained weights; %d of %d target pieces are known", len(known), size)
+    n_known, size = len(origins["target"][0]), tokenizers.target.vocab_size
+    log.info("starting from pretrained weights; %d of %d target pieces are known", n_known, size)
 
 
 def _origin_of_layer(name: str, layers: Mapping[str, tuple[int, ...] | None]) -> str:
     """Return the name, in the other model, of a parameter that may belong to a layer."""
-    stack, _, rest = name.partition(".")
-    numbers = layers.get(stack)
-    if numbers is None:
-        return name
-    number, _, rest = rest.partition(".")
-    return f"{stack}.{numbers[int(number)]}.{rest}"
+    stack, *rest = name.split(".")
+    if (numbers := layers.get(stack)) is not None:
+        rest[0] = str(numbers[int(rest[0])])
+    return ".".join([stack, *rest])
 
 
 def _origins(ours: TextTokenizer, theirs: TextTokenizer) -> tuple[dict[int, int], dict[int, list[int]]]:
@@ -271,10 +271,3 @@ def _origins(ours: TextTokenizer, theirs: TextTokenizer) -> tuple[dict[int, int]
         if "\ufffd" not in text and (parts := theirs.encode(text)):
             new[row] = parts
     return known, new
-
-
-def _copy_rows(parameter: Tensor, old: Tensor, known: dict[int, int], new: dict[int, list[int]]) -> None:
-    rows, sources = list(known), list(known.values())
-    parameter[torch.tensor(rows, device=parameter.device)] = old[torch.tensor(sources)].to(parameter.device)
-    for row, parts in new.items():
-        parameter[row] = old[parts].mean(dim=0).to(parameter.device)

@@ -59,6 +59,14 @@ def rerank_mbr(candidates: Sequence[Candidate], utility: str) -> list[Candidate]
     return distinct(sorted(scored, key=lambda candidate: (-round(candidate.score, 9), -candidate.log_prob)))
 
 
+def best_of(candidates: list[Candidate], utility: str | None, n_best: int, sampled: bool) -> list[Candidate]:
+    """Return the n best candidates, by utility or by score, which are distinct unless they were sampled."""
+    pool = candidates if sampled else distinct(candidates)
+    if utility is not None:
+        return rerank_mbr(pool, utility)[:n_best]
+    return sorted(pool, key=lambda candidate: -candidate.score)[:n_best]
+
+
 def closest(candidates: Sequence[Candidate], reference: str, utility: str = "bleu") -> str:
     """Return the candidate text with the largest utility against a reference; ties go to the first."""
     from mt.data.tokenizer import normalized

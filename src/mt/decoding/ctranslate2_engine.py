@@ -37,6 +37,7 @@ from mt.system.cpus import usable_cores
 _BATCH, _SHORTLIST_BATCH = 64, 8
 _BATCHES_EACH, _MIN_BATCH = 4, 8  # batches for each worker; below this size they are slow
 
+_RULES: dict[str, Any] = {"max_input_length": 0, "disable_unk": True, "suppress_sequences": [[PAD], [SOS]]}
 _Found = tuple[list[str], float, Any]  # a hypothesis: its pieces, score and attention
 
 
@@ -165,9 +166,7 @@ class CTranslate2Engine:
                 beam_size=1,
                 min_decoding_length=0,
                 max_decoding_length=max(map(len, some)) + 1,
-                max_input_length=0,
-                disable_unk=True,
-                suppress_sequences=[[PAD], [SOS]],
+                **_RULES,
                 return_logits_vocab=True,
             )
             for result, target in zip(results, some, strict=True):
@@ -245,13 +244,11 @@ class CTranslate2Engine:
                     min_decoding_length=options.min_length,
                     max_decoding_length=max(bounds[row] for row in rows) + extra,
                     no_repeat_ngram_size=options.no_repeat_ngram_size,
-                    max_input_length=0,
-                    disable_unk=True,
-                    suppress_sequences=[[PAD], [SOS]],
                     return_scores=options.has_scores,
                     return_end_token=True,
                     return_attention=options.attention,
                     use_vmap=shortlist,
+                    **_RULES,
                 )
                 submitted += zip(rows, pending, strict=True)
         return {row: _read(pending.result()) for row, pending in submitted}

@@ -6,11 +6,10 @@ the pieces of the last word are rolled back, and of all pieces that spell its re
 
 import bisect
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from mt.data.tokenizer import SPACE, SPECIALS, UNK_ID, normalized
-from mt.decoding.engine import Sentences
 from mt.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mt.data.tokenizer_kinds import TextTokenizer
-
-Costs = Callable[[Sentences], Iterable["NDArray[np.float32]"]]
 
 _MAX_ROLLBACK = 8  # pieces
 
@@ -41,33 +38,19 @@ class Prefix(NamedTuple):
 
 
 class PrefixSpeller:
-    """Spells prefixes with the pieces of a tokenizer."""
+    """Spells prefixes with the pieces of a tokenizer.
+
+    Attributes:
+        pieces: with their ids, sorted, without special tokens, bytes and tags.
+        space: the id of the space alone; None where it is no piece.
+    """
 
     def __init__(self, tokenizer: "TextTokenizer") -> None:
         self._tokenizer = tokenizer
         hidden = {*range(len(SPECIALS)), *tokenizer.byte_ids, *tokenizer.tags.values()}
         pieces = enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))
-        self._pieces = sorted((piece, i) for i, piece in pieces if i not in hidden)
-
-    def spell(self, text: str, longest: int, costs: Costs, name: str) -> Prefix:
-        """Return a prefix as the likeliest tokens whose text begins with it; a text without letters is none.
-
-        Args:
-            text: that translations begin with.
-            longest: the most tokens that they may have.
-            costs: yields log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each translation.
-            name: of the prefix in messages.
-
-        Raises:
-            InputError: it is too long, or the tokenizer cannot spell one of its characters.
-        """
-        if not text.strip():
-            return Prefix()
-        prefix = self.encode(text)
-        if len(prefix.ids) > longest:
-            message = f"the prefix {name} has {len(prefix.ids)} tokens, and a translation may have {longest}"
-            raise InputError(message, "shorten the prefix")
-        return self.likeliest(prefix, costs)
+        self.pieces = sorted((piece, i) for i, piece in pieces if i not in hidden)
+        self.space = dict(self.pieces).get(SPACE)
 
     def encode(self, text: str) -> Prefix:
         """Return a prefix as tokens; white space at its end is the beginning of the next word.
@@ -81,29 +64,31 @@ class PrefixSpeller:
             unknown = next((c for c in text if UNK_ID in tokenizer.encode(c)), text)
             raise InputError(f"the model's vocabulary has no {unknown!r}, so no translation begins with it")
         begun = normalized(text)
-        if begun and text[-1].isspace() and (space := dict(self._candidates(SPACE)).get(SPACE)) is not None:
-            return Prefix(f"{begun} ", [*ids, space], len(ids))
+        if begun and text[-1].isspace() and self.space is not None:
+            return Prefix(f"{begun} ", [*ids, self.space], len(ids))
         starts = [place for place, piece in enumerate(tokenizer.tokens(ids)) if piece.startswith(SPACE)]
         return Prefix(begun, ids, max(len(ids) - _MAX_ROLLBACK, *starts[-1:], 0))
 
-    def likeliest(self, prefix: Prefix, costs: Costs) -> Prefix:
-        """Return an encoded prefix with the likeliest tokens whose text begins with it."""
+    def likeliest(self, prefix: Prefix, costs: "NDArray[np.float32]") -> Prefix:
+        """Return an encoded prefix with the likeliest tokens whose text begins with it.
+
+        The costs are log-probabilities (T, V) of the next token behind 0 to T - 1 of its T tokens.
+        """
         ids, pieces = prefix.ids, self._tokenizer.tokens(prefix.ids)
-        [rows] = costs([ids[:-1]])
         total, best, chosen = 0.0, float("-inf"), ids
         for place in range(prefix.n_complete, len(ids)):
             rest = "".join(pieces[place:])
             for _, token in self._candidates(rest):
-                if total + rows[place, token] > best:
-                    best, chosen = total + float(rows[place, token]), [*ids[:place], token]
-            total += float(rows[place, ids[place]])
+                if total + costs[place, token] > best:
+                    best, chosen = total + float(costs[place, token]), [*ids[:place], token]
+            total += float(costs[place, ids[place]])
         return prefix._replace(forced=ids if total > best else chosen)
 
     def _candidates(self, text: str) -> list[tuple[str, int]]:
         """Return the pieces that begin with a text."""
-        start = bisect.bisect_left(self._pieces, (text,))
-        end = bisect.bisect_left(self._pieces, True, start, key=lambda piece: not piece[0].startswith(text))
-        return self._pieces[start:end]
+        start = bisect.bisect_left(self.pieces, (text,))
+        end = bisect.bisect_left(self.pieces, True, start, key=lambda piece: not piece[0].startswith(text))
+        return self.pieces[start:end]
 
     def decode(self, prefix: Prefix, ids: Sequence[int]) -> str:
         """Return the text of a translation, with the prefix as it was given.

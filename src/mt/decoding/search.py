@@ -38,10 +38,10 @@ def pad_sources(
     return padded([framed(ids, source_format) for ids in sentences], device)
 
 
-def padded(rows: Sequence[list[int]], device: torch.device) -> Tensor:
+def padded(rows: Sentences, device: torch.device, padding: int = PAD_ID) -> Tensor:
     """Return token ids as a batch (B, L) with padding behind them."""
     longest = max(map(len, rows))
-    return torch.tensor([row + [PAD_ID] * (longest - len(row)) for row in rows], device=device)
+    return torch.tensor([[*row, *[padding] * (longest - len(row))] for row in rows], device=device)
 
 
 def search(
@@ -113,8 +113,7 @@ class _Rows:
         self.bounds = torch.tensor(limits, device=device)
         self._min_bound = min(limits)  # known to the host so that their mask is computed only where it matters
         if prefixes:
-            longest = max(map(len, prefixes))
-            self.forced = torch.tensor([[*row, *[-1] * (longest - len(row))] for row in prefixes], device=device)
+            self.forced = padded(prefixes, device, -1)
             self.n_forced = torch.tensor([len(row) or -1 for row in prefixes], device=device)
         else:  # made on the device, since a copy would wait for it
             self.forced = torch.full((len(limits), 0), -1, device=device)

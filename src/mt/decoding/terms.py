@@ -9,16 +9,16 @@ translation would become too long. Placeholders, which the model would have to c
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mt.data.tokenizer import EOS_ID, SPACE, SPECIALS
+from mt.data.tokenizer import EOS_ID
 from mt.decoding.alignment import Unit
 from mt.decoding.engine import Hypothesis, SearchOptions, Sentences
-from mt.decoding.prefix import Prefix
+from mt.decoding.prefix import Prefix, speller_of
 from mt.text.words import IN_WORD
 
 if TYPE_CHECKING:
@@ -35,14 +35,13 @@ _CONTINUES = re.compile(f"[{IN_WORD}]")  # a piece that continues a word
 
 
 @functools.lru_cache(maxsize=8)
-def _piece_tables(tokenizer: "TextTokenizer", is_spaced: bool) -> "tuple[np.ndarray, np.ndarray, np.ndarray]":
-    """Return which pieces begin a word, which follow the end of one, and which are a space."""
-    pieces = tokenizer.tokens(range(tokenizer.vocab_size))
-    hidden = {*range(len(SPECIALS)), *tokenizer.byte_ids, *tokenizer.tags.values()}
-    begins = np.array([i not in hidden and not (is_spaced and _CONTINUES.match(p)) for i, p in enumerate(pieces)])
+def _piece_tables(tokenizer: "TextTokenizer", is_spaced: bool) -> "tuple[np.ndarray, np.ndarray]":
+    """Return which pieces begin a word, and which follow the end of one."""
+    begins = np.zeros(tokenizer.vocab_size, bool)
+    begins[[i for piece, i in speller_of(tokenizer).pieces if not (is_spaced and _CONTINUES.match(piece))]] = True
     ends = begins.copy()
     ends[EOS_ID] = True
-    return begins, ends, np.array([piece == SPACE for piece in pieces])
+    return begins, ends
 
 
 class Sentence(NamedTuple):
@@ -58,19 +57,35 @@ Aligned = Callable[[Sentence, Hypothesis], Sequence[Unit]]  # words of a transla
 
 
 class _Job(NamedTuple):
-    """The beginning of a translation up to a term and the token behind it.
-
-    Attributes:
-        ids: its tokens, without EOS.
-        log_prob: their log-probability, that of an EOS included, but not that of a prefix.
-        fixed: how many of them stay in later searches.
-        ended: whether the token behind the term was EOS.
-    """
+    """The beginning of a translation up to a term, the token behind it, and their log-probability but for a prefix."""
 
     ids: list[int]
+    following: int
     log_prob: float
+
+
+@dataclass(eq=False)
+class _Unfinished:
+    """A sentence whose hypotheses lack terms.
+
+    Attributes:
+        best: its translation so far, of which the first `fixed` tokens stay.
+        longest: the bound of its tokens.
+        given: the log-probability of the sentence's prefix, which that of a completion is without.
+        jobs: the ways to place its next term.
+    """
+
+    sentence: Sentence
+    best: Hypothesis
     fixed: int
-    ended: bool
+    longest: int
+    given: float = 0.0
+    jobs: list[_Job] = field(default_factory=list)
+
+
+def _log_prob(costs: "np.ndarray", ids: Sequence[int]) -> float:
+    """Return the log-probability of tokens, given that of each token (T, V) behind those before it."""
+    return float(costs[range(len(ids)), ids].sum())
 
 
 @dataclass
@@ -92,7 +107,7 @@ class TermSearch:
     aligned: Aligned = lambda *_: ()
 
     def __post_init__(self) -> None:
-        self._begins_word, self._ends_word, self._is_space = _piece_tables(self.tokenizer, self.is_spaced)
+        self._begins_word, self._ends_word = _piece_tables(self.tokenizer, self.is_spaced)
 
     def missing(self, sentence: Sentence, ids: Sequence[int]) -> "list[Term]":
         """Return the terms that a translation lacks."""
@@ -117,44 +132,42 @@ class TermSearch:
             options: of the search.
             longest: returns the bound of a translation's tokens.
         """
-        sentences = [sentence._replace(terms=self._spellable(sentence.terms)) for sentence in sentences]
-        results = [
-            [h for h in found[row] if not self.missing(sentence, h.ids)] or self._copies(sentence, options, longest)
-            for row, sentence in enumerate(sentences)
-        ]
-        best = {row: self._fullest(sentences[row], found[row]) for row, each in enumerate(results) if not each}
-        for row, hypothesis in best.items():
-            sentences[row] = self._forced(sentences[row], hypothesis)
-        fixed = {row: sentences[row].prefix.n_complete for row in best}
-        given = self._given({row: sentences[row] for row in best})
-        open_rows = [row for row in best if self.missing(sentences[row], best[row].ids)]
-        for _ in range(max((len({term.forms for term in sentence.terms}) for sentence in sentences), default=0)):
-            jobs = self._jobs({row: sentences[row] for row in open_rows}, best, fixed, given, options, longest)
-            open_rows = [row for row in open_rows if jobs[row]]
-            for row, hypotheses in zip(open_rows, self._continue(sentences, jobs, open_rows, options), strict=True):
-                ranked = [(-len(self.missing(sentences[row], h.ids)), h.score) for h in hypotheses]
-                number = ranked.index(max(ranked))
-                best[row], fixed[row] = hypotheses[number], jobs[row][number].fixed
-            open_rows = [row for row in open_rows if self.missing(sentences[row], best[row].ids)]
-        return [hypotheses or [best[row]] for row, hypotheses in enumerate(results)]
+        results, unfinished = [], dict[int, _Unfinished]()
+        for row, (sentence, hypotheses) in enumerate(zip(sentences, found, strict=True)):
+            sentence = sentence._replace(terms=self._spellable(sentence.terms))
+            bound = longest(sentence.source, options)
+            lacking = [len(self.missing(sentence, h.ids)) for h in hypotheses]
+            with_terms = [h for h, number in zip(hypotheses, lacking, strict=True) if not number]
+            results.append(with_terms or self._copies(sentence, bound, options))
+            if not results[row]:
+                best = hypotheses[lacking.index(min(lacking))]
+                unfinished[row] = _Unfinished(self._forced(sentence, best), best, sentence.prefix.n_complete, bound)
+        self._place_terms(list(unfinished.values()), options)
+        return [hypotheses or [unfinished[row].best] for row, hypotheses in enumerate(results)]
 
-    def _fullest(self, sentence: Sentence, hypotheses: Sequence[Hypothesis]) -> Hypothesis:
-        """Return the first of the hypotheses that lack the fewest terms."""
-        return min(hypotheses, key=lambda hypothesis: len(self.missing(sentence, hypothesis.ids)))
+    def _place_terms(self, unfinished: Sequence[_Unfinished], options: SearchOptions) -> None:
+        """Force the terms of sentences into their best hypotheses, one after the other."""
+        begun = [(each, each.sentence.prefix.forced) for each in unfinished if each.sentence.prefix.forced]
+        costs = self.costs([each.sentence.source for each, _ in begun], [ids for _, ids in begun])
+        for (each, ids), own in zip(begun, costs, strict=True):
+            each.given = _log_prob(own, ids)
+        for _ in range(max((len({term.forms for term in each.sentence.terms}) for each in unfinished), default=0)):
+            unfinished = [each for each in unfinished if self.missing(each.sentence, each.best.ids)]
+            self._find_jobs(unfinished)
+            unfinished = [each for each in unfinished if each.jobs]
+            self._continue(unfinished, options)
 
-    def _copies(
-        self, sentence: Sentence, options: SearchOptions, longest: Callable[[Sequence[int], SearchOptions], int]
-    ) -> list[Hypothesis]:
+    def _copies(self, sentence: Sentence, longest: int, options: SearchOptions) -> list[Hypothesis]:
         """Return the sentence as its only translation if it is kept text, digits and punctuation; else none."""
         ids, rest = self.tokenizer.encode(sentence.text), sentence.text
         for term in reversed(sentence.terms):
             rest = rest[: term.start] + rest[term.end :]
         is_kept = _UNIVERSAL.fullmatch(rest) and not any(term.sentence_case for term in sentence.terms)
-        fits = sentence.prefix == Prefix() and len(ids) <= longest(sentence.source, options)
+        fits = sentence.prefix == Prefix() and len(ids) <= longest
         if not (is_kept and fits) or self.missing(sentence, ids):
             return []
         [own] = self.costs([sentence.source], [ids])
-        return [Hypothesis.of(ids, float(own[range(len(ids) + 1), [*ids, EOS_ID]].sum()), options.length_penalty)]
+        return [Hypothesis.of(ids, _log_prob(own, [*ids, EOS_ID]), options.length_penalty)]
 
     def _forced(self, sentence: Sentence, hypothesis: Hypothesis) -> Sentence:
         """Return a sentence with the terms that are forced: all that the user requests, others unless many are lost."""
@@ -166,41 +179,28 @@ class TermSearch:
         """Return the terms that the vocabulary can spell."""
         return [term for term in terms if term.is_in(self.tokenizer.decode(self.tokenizer.encode(term.forms[0])))]
 
-    def _jobs(
-        self,
-        sentences: dict[int, Sentence],
-        best: dict[int, Hypothesis],
-        fixed: dict[int, int],
-        given: dict[int, float],
-        options: SearchOptions,
-        longest: Callable[[Sequence[int], SearchOptions], int],
-    ) -> dict[int, list[_Job]]:
-        """Return how the next term of each sentence could stand in its best hypothesis."""
-        begun = []
-        costs = self.costs([sentence.source for sentence in sentences.values()], [best[row].ids for row in sentences])
-        for (row, sentence), own in zip(sentences.items(), costs, strict=True):
-            room = longest(sentence.source, options) - 2  # for the token behind the term
-            begun += [(row, ids) for ids in self._places(sentence, best[row], fixed[row], room, own)]
-        jobs: dict[int, list[_Job]] = {row: [] for row in sentences}
-        costs = self.costs([sentences[row].source for row, _ in begun], [ids for _, ids in begun])
-        for (row, ids), own in zip(begun, costs, strict=True):
+    def _find_jobs(self, unfinished: Sequence[_Unfinished]) -> None:
+        """Find how the next term of each sentence could stand in its best hypothesis."""
+        costs = self.costs([each.sentence.source for each in unfinished], [each.best.ids for each in unfinished])
+        begun = [(each, ids) for each, own in zip(unfinished, costs, strict=True) for ids in self._places(each, own)]
+        for each in unfinished:
+            each.jobs = []
+        costs = self.costs([each.sentence.source for each, _ in begun], [ids for _, ids in begun])
+        for (each, ids), own in zip(begun, costs, strict=True):
             following = int(np.where(self._ends_word, own[-1], _IMPOSSIBLE).argmax())
-            cost = float(own[range(len(ids) + 1), [*ids, following]].sum()) - given.get(row, 0.0)
-            ended = following == EOS_ID
-            jobs[row].append(_Job(ids if ended else [*ids, following], cost, len(ids), ended))
-        return jobs
+            each.jobs.append(_Job(ids, following, _log_prob(own, [*ids, following]) - each.given))
 
-    def _places(
-        self, sentence: Sentence, hypothesis: Hypothesis, fixed: int, room: int, costs: "np.ndarray"
-    ) -> list[list[int]]:
-        """Return beginnings of a translation, of at most `room` tokens, that end with its next term.
+    def _places(self, unfinished: _Unfinished, costs: "np.ndarray") -> list[list[int]]:
+        """Return beginnings of a translation that end with its next term and have room for the token behind it.
 
-        Its first `fixed` tokens stay, and the text of the prefix, whose last word a term may complete.
+        Its fixed tokens stay, and the text of the prefix, whose last word a term may complete.
         """
-        ids, units = hypothesis.ids, self.aligned(sentence, hypothesis)
+        sentence, fixed, room = unfinished.sentence, unfinished.fixed, unfinished.longest - 2
+        ids, units = unfinished.best.ids, self.aligned(sentence, unfinished.best)
         own = costs[range(len(ids) + 1), [*ids, EOS_ID]]
         ends = {0, len(ids)}
-        begins = [self._begins_word[token] and not self._is_space[before] for before, token in pairwise([0, *ids])]
+        space = speller_of(self.tokenizer).space
+        begins = [self._begins_word[token] and before != space for before, token in pairwise([0, *ids])]
         places = [place for place in range(fixed, len(ids) + 1) if place in ends or begins[place]]
         prefix, choices = sentence.prefix, []
         begun = self._pieces(prefix.ids)
@@ -240,28 +240,21 @@ class TermSearch:
             return -1
         return max((place for place in places if len(self.tokenizer.decode(ids[:place])) <= start), default=-1)
 
-    def _continue(
-        self, sentences: Sequence[Sentence], jobs: dict[int, list[_Job]], rows: Sequence[int], options: SearchOptions
-    ) -> list[list[Hypothesis]]:
-        """Search on from every job of some rows, and return hypotheses of whole translations."""
+    def _continue(self, unfinished: Sequence[_Unfinished], options: SearchOptions) -> None:
+        """Search on from every job, and take the translation with the most terms."""
         going = [
-            sentences[row]._replace(prefix=Prefix(forced=job.ids)) for row in rows for job in jobs[row] if not job.ended
+            each.sentence._replace(prefix=Prefix(forced=[*job.ids, job.following]))
+            for each in unfinished
+            for job in each.jobs
+            if job.following != EOS_ID
         ]
         found = iter(self.search(going, replace(options, n_best=1, scores=True)))
-        results = []
-        for row in rows:
+        for each in unfinished:
             hypotheses = []
-            for job in jobs[row]:
-                [rest] = [Hypothesis(job.ids, 0.0, 0.0)] if job.ended else next(found)
+            for job in each.jobs:
+                [rest] = next(found) if job.following != EOS_ID else [Hypothesis(job.ids, 0.0, 0.0)]
                 whole = Hypothesis.of(rest.ids, job.log_prob + rest.log_prob, options.length_penalty)
                 hypotheses.append(replace(whole, attention=rest.attention))
-            results.append(hypotheses)
-        return results
-
-    def _given(self, sentences: dict[int, Sentence]) -> dict[int, float]:
-        """Return the log-probability of the prefix of each sentence that has one, which a completion's is without."""
-        begun = {row: list(sentence.prefix.forced) for row, sentence in sentences.items() if sentence.prefix.forced}
-        costs = self.costs([sentences[row].source for row in begun], list(begun.values()))
-        return {
-            row: float(own[range(len(ids)), ids].sum()) for (row, ids), own in zip(begun.items(), costs, strict=True)
-        }
+            ranked = [(-len(self.missing(each.sentence, h.ids)), h.score) for h in hypotheses]
+            number = ranked.index(max(ranked))
+            each.best, each.fixed = hypotheses[number], len(each.jobs[number].ids)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mt.data.eval_texts import EvalText
-from mt.decoding.candidates import distinct, lines_at_once, rerank_mbr
+from mt.decoding.candidates import best_of, lines_at_once
 from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Translator
 from mt.metrics.pairwise import utility_for
@@ -46,8 +46,7 @@ def _translate_mbr(translator: Translator, lines: Sequence[str], options: Search
     block_size = lines_at_once(len(lines), options.n_best)
     for start in range(0, len(lines), block_size):
         candidates = translator.translate(lines[start : start + block_size], options, None)
-        pools = candidates if options.sampling is not None else map(distinct, candidates)
-        chosen += [rerank_mbr(pool, utility)[0].text for pool in pools]
+        chosen += [best_of(each, utility, 1, options.sampling is not None)[0].text for each in candidates]
     return chosen
 
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from mt.console import log
-from mt.data.tokenizer import PAD_ID, SOS_ID
+from mt.data.tokenizer import SOS_ID
 from mt.decoding.attention_weights import aligning_weights, attention_weights
 from mt.decoding.cuda_graphs import GraphedDecoder
 from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, Sentences, batch_by_length, costs_batch
 from mt.decoding.ensemble import Ensemble
-from mt.decoding.search import Model, log_probs_of, pad_sources, sample, search
+from mt.decoding.search import Model, log_probs_of, pad_sources, padded, sample, search
 from mt.errors import is_out_of_memory
 from mt.model.build import TranslationModel
 from mt.system.devices import TORCH_THREADS, thread_pool
@@ -65,11 +65,10 @@ class TorchEngine:
 
     @torch.inference_mode()
     def _costs(self, sentences: Sentences, targets: Sentences) -> NDArray[np.float32]:
-        device, longest = self.model.device, max(map(len, targets))
-        tokens = [[SOS_ID, *target, *[PAD_ID] * (longest - len(target))] for target in targets]
+        device = self.model.device
         with TORCH_THREADS, _evaluating(self.model):
             state: Any = self.model.start(pad_sources(sentences, device, self.model.source_format))
-            steps = torch.tensor(tokens, device=device).unbind(1)
+            steps = padded([[SOS_ID, *target] for target in targets], device).unbind(1)
             costs = torch.stack([log_probs_of(self.model.step(step[:, None], state)) for step in steps])
             found: NDArray[np.float32] = costs.cpu().numpy()
             return found

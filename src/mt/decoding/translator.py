@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice, repeat
 from typing import TYPE_CHECKING
 
@@ -151,9 +151,8 @@ class Translator:
         ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
         numbers = numbers or range(1, len(lines) + 1)
         begun = self._begin(split, ids, options, prefixes, numbers) if any(prefixes) else [Prefix()] * len(ids)
-        rows = zip(ids, begun, terms or [[] for _ in ids], parts, strict=True)
-        found = self._search([Sentence(*row) for row in rows], options)
-        results = zip(ids, found, begun, strict=True)
+        sentences = list(map(Sentence, ids, begun, terms or repeat([]), parts))
+        results = zip(sentences, self._search(sentences, options), strict=True)
         candidates = [self._join([next(results) for _ in parts]) for parts in split]
         return [
             found if recase is None else [replace(each, text=recase(each.text, self.chosen or "")) for each in found]
@@ -181,8 +180,8 @@ class Translator:
         shown = options.attention
         options = replace(options, attention=shown or self.glossary is not None)  # which places terms
         wide = replace(options, n_best=options.beam_size, scores=True)
-        tokenizer, spaced = self.tokenizers.target, bool(self.separator)
-        search = TermSearch(self._search_freely, self._costs, tokenizer, spaced, self._aligned)
+        target, spaced = self.tokenizers.target, bool(self.separator)
+        search = TermSearch(self._search_freely, self._costs, target, spaced, self._aligned)
         completed = search.complete(sentences, self._search_freely(sentences, wide), options, self._longest)
         best = [hypotheses[: options.n_best] for hypotheses in completed]
         return best if shown else [[replace(h, attention=None) for h in each] for each in best]
@@ -209,17 +208,20 @@ class Translator:
         prefixes: Sequence[str],
         numbers: Sequence[int],
     ) -> list[Prefix]:
-        """Return the prefix of each part of some lines."""
-        remaining, begun = iter(sources), []
+        """Return the prefix of each part of some lines; a text without letters is none."""
+        remaining, begun, speller = iter(sources), list[Prefix](), speller_of(self.tokenizers.target)
         for number, parts, text in zip(numbers, split, prefixes, strict=True):
             if text.strip() and len(parts) > 1:
                 raise InputError(f"line {number} has a prefix, and is longer than the model takes", "split this line")
             for source in islice(remaining, len(parts)):
-                if not source:  # nothing is translated
-                    begun.append(Prefix())
-                    continue
-                longest, costs = self._longest(source, options), partial(self._costs, [source])
-                begun.append(speller_of(self.tokenizers.target).spell(text, longest, costs, f"of line {number}"))
+                prefix = speller.encode(text) if source and text.strip() else Prefix()
+                if len(prefix.ids) > (longest := self._longest(source, options)):
+                    found = f"line {number} has {len(prefix.ids)} tokens, and a translation may have {longest}"
+                    raise InputError(f"the prefix of {found}", "shorten the prefix")
+                if prefix.ids:
+                    [costs] = self._costs([source], [prefix.ids[:-1]])
+                    prefix = speller.likeliest(prefix, costs)
+                begun.append(prefix)
         return begun
 
     def _longest(self, source: Sequence[int], options: SearchOptions) -> int:
@@ -260,8 +262,8 @@ class Translator:
         return [unit.moved(positions) for unit in self._align_part(source, text, part)]
 
     def _aligned(self, sentence: Sentence, hypothesis: Hypothesis) -> list[Unit]:
-        target, ids = self.tokenizers.target.decode(hypothesis.ids).strip(), hypothesis.ids
-        return self._align_part(sentence.text, target, Part(sentence.source, ids, hypothesis.attention))
+        part = Part(sentence.source, hypothesis.ids, hypothesis.attention)
+        return self._align_part(sentence.text, self.tokenizers.target.decode(part.target).strip(), part)
 
     def _align_part(self, source: str, target: str, part: Part) -> list[Unit]:
         """Align the words of a part by its attention, without that to the source's tags."""
@@ -278,22 +280,21 @@ class Translator:
     def _split(self, line: str) -> list[str]:
         return parts_of(line, self.tokenizers.source, self._limit)
 
-    def _join(self, parts: list[tuple[Sequence[int], list[Hypothesis], Prefix]]) -> list[Candidate]:
-        """Join the parts of a line, each with its source tokens, hypotheses and prefix, rank by rank."""
+    def _join(self, parts: list[tuple[Sentence, list[Hypothesis]]]) -> list[Candidate]:
+        """Join the parts of a line, each with its hypotheses, rank by rank."""
         if not parts:
             return [Candidate("", 0.0, 0.0)]
-        candidates, prefix = [], parts[0][2]
-        for rank in range(max(len(hypotheses) for _, hypotheses, _ in parts)):
-            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for _, hypotheses, _ in parts]
+        candidates, prefix = [], parts[0][0].prefix
+        for rank in range(max(len(hypotheses) for _, hypotheses in parts)):
+            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for _, hypotheses in parts]
             if prefix.text:
                 texts = [speller_of(self.tokenizers.target).decode(prefix, chosen[0].ids)]
             else:
                 texts = self.tokenizers.target.decode_batch([h.ids for h in chosen])
                 texts = [without_broken_bytes(text).strip() or text for text in texts]
             joined = self.separator.join(text.strip() for text in texts)
-            # A model can spell a line break in bytes, but one line in must be one line out.
-            one_line = joined.replace("\r", " ").replace("\n", " ")
-            tokens = tuple(Part(source, h.ids, h.attention) for (source, *_), h in zip(parts, chosen, strict=True))
+            one_line = joined.replace("\r", " ").replace("\n", " ")  # a model can spell a line break in bytes
+            tokens = tuple(Part(part.source, h.ids, h.attention) for (part, _), h in zip(parts, chosen, strict=True))
             score, log_prob = sum(h.score for h in chosen), sum(h.log_prob for h in chosen)
             candidates.append(Candidate(one_line, score, log_prob, prefix.text, tokens))
         return candidates
