@@ -20,7 +20,7 @@ from mt.pipeline.training import check_requirements, make_trainer, refuse_pipeli
 from mt.storage import atomic, lock
 from mt.storage.run_dir import RunDir
 from mt.system.devices import choose_device, deterministic_algorithms
-from mt.system.distributed import SINGLE_PROCESS, Distributed, explain_lost_process
+from mt.system.distributed import SINGLE_PROCESS, Distributed
 
 
 def run(
@@ -50,7 +50,7 @@ def run(
     check_requirements(config, distributed)
     run_dir = RunDir(runs / config.name)
     refuse_pipeline(run_dir)
-    with ExitStack() as stack, explain_lost_process():
+    with ExitStack() as stack:
         if config.training.deterministic:
             stack.enter_context(deterministic_algorithms())
         device = choose_device(config.training.device, local_rank=distributed.local_rank)

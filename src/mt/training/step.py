@@ -16,7 +16,7 @@ from mt.errors import InputError, MachineError, is_out_of_memory
 from mt.model.attention import Links
 from mt.model.build import TranslationModel
 from mt.model.packing import Packing, send
-from mt.system.distributed import SINGLE_PROCESS, Distributed, explain_lost_process
+from mt.system.distributed import SINGLE_PROCESS, Distributed
 from mt.training.compilation import refuse_uncompilable
 from mt.training.cuda_graphs import GraphedPasses, fill_up
 from mt.training.objective import Objective
@@ -194,11 +194,10 @@ class TrainStep:
     def _run_pass(self, tokens: Sequence[Tensor], packings: Sequence[Packing]) -> Tensor:
         """Add the gradients of the loss times a factor, the last of the tensors; return the sums (3,)."""
         src_tokens, tgt_in, labels, *links, factor = tokens
-        with explain_lost_process():
-            with autocast(self._device, self._precision):
-                loss, nll, alignment = self._objective(src_tokens, tgt_in, labels, *packings, *links)
-            scaled = (loss + self.settings.guided_alignment * alignment if links else loss) * factor
-            torch.autograd.backward(scaled if self.loss_scale is None else scaled * self.loss_scale.scale)
+        with autocast(self._device, self._precision):
+            loss, nll, alignment = self._objective(src_tokens, tgt_in, labels, *packings, *links)
+        scaled = (loss + self.settings.guided_alignment * alignment if links else loss) * factor
+        torch.autograd.backward(scaled if self.loss_scale is None else scaled * self.loss_scale.scale)
         return torch.stack([loss.detach(), nll, alignment.detach()])
 
 
