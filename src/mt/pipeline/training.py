@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from mt.bundle.model_folder import build_model
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config
 from mt.config.schema import unused_keys
@@ -68,8 +69,7 @@ def make_trainer(
     record.
     """
     torch.manual_seed(config.seed)
-    sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
-    model = build(config.model, *sizes, config.data.max_length, tokenizers.shared).to(device)
+    model = build_model(config, tokenizers).to(device)
     if not run_dir.checkpoint_steps():
         pretrained.initialize(model, tokenizers)
     freeze(model, config.training.freeze)
