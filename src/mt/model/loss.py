@@ -48,7 +48,7 @@ def fused_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothin
     # Inside the autograd function gradients are always off.
     wants_gradient = torch.is_grad_enabled() and (states.requires_grad or weight.requires_grad)
     compute = _cuda_cross_entropy if states.is_cuda else _cross_entropy
-    return _apply(compute, states, weight, labels, smoothing, wants_gradient)
+    return _FusedLoss.apply(compute, states, weight, labels, smoothing, wants_gradient)  # type: ignore[no-untyped-call]
 
 
 def fused_r_drop_cross_entropy(
@@ -64,7 +64,7 @@ def fused_r_drop_cross_entropy(
     Returns:
         as `fused_cross_entropy`, the mean of both passes.
     """
-    return _apply(_r_drop_cross_entropy, states, weight, labels, smoothing, alpha)
+    return _FusedLoss.apply(_r_drop_cross_entropy, states, weight, labels, smoothing, alpha)  # type: ignore[no-untyped-call]
 
 
 def fused_distillation_cross_entropy(
@@ -82,12 +82,8 @@ def fused_distillation_cross_entropy(
     Returns:
         as `fused_cross_entropy`.
     """
-    return _apply(_distillation_cross_entropy, states, weight, labels, smoothing, teachers, share)
-
-
-def _apply(compute: Callable[..., _Losses], *arguments: Any) -> tuple[Tensor, Tensor]:
-    loss, nll = _FusedLoss.apply(compute, *arguments)  # type: ignore[no-untyped-call]
-    return loss, nll
+    arguments = states, weight, labels, smoothing, teachers, share
+    return _FusedLoss.apply(_distillation_cross_entropy, *arguments)  # type: ignore[no-untyped-call]
 
 
 class _FusedLoss(torch.autograd.Function):
