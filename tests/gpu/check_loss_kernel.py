@@ -84,7 +84,7 @@ def test_the_whole_loss_is_near_double_precision(
     dtype: torch.dtype, tolerance: float, block_bytes: int, rows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The states and the matrix have few bits, so that errors are the logits', the gradients' and the products'."""
-    monkeypatch.setattr(fused, "_CrossEntropy", fused._CudaCrossEntropy)
+    monkeypatch.setattr(fused, "_cross_entropy", fused._cuda_cross_entropy)
     monkeypatch.setattr(fused, "rows_function", lambda *_: {"kernel": cross_entropy_rows, "plain": plain_rows}[rows])
     monkeypatch.setattr(fused, "_blocks", lambda x, divisor, vocab: fused_blocks(len(x), block_bytes // (4 * vocab)))
     generator = torch.Generator().manual_seed(3)
@@ -112,7 +112,7 @@ def fused_blocks(length: int, size: int) -> list[slice]:
 
 
 def test_no_tokens_are_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "_CrossEntropy", fused._CudaCrossEntropy)
+    monkeypatch.setattr(fused, "_cross_entropy", fused._cuda_cross_entropy)
     states, weight = (torch.ones(n, 8, device=DEVICE, requires_grad=True) for n in (0, 20))
     loss, nll = fused_cross_entropy(states, weight, torch.zeros(0, dtype=torch.int64, device=DEVICE), 0.1)
     loss.backward()

@@ -16,7 +16,7 @@ from mt.console import log
 from mt.data.prepare import drop_missing_sources
 from mt.errors import InputError, MtError
 from mt.storage.run_dir import RunDir
-from mt.system.distributed import Distributed, init_distributed
+from mt.system.distributed import Distributed, explain_lost_process, init_distributed
 
 ConfigLike = str | Path | Mapping[str, Any]
 _T = TypeVar("_T")
@@ -81,10 +81,11 @@ def _in_all_ranks(config: ConfigLike, overrides: list[str], work: Callable[[Conf
     if not distributed.is_main:
         log.setLevel(logging.ERROR)
     try:
-        settings = read_config(config, overrides)
-        # Only rank 0 looks for optional sources: other machines may lack them, and they may appear meanwhile.
-        settings = distributed.broadcast(drop_missing_sources(settings) if distributed.is_main else settings)
-        result = work(settings, distributed)
+        with explain_lost_process():
+            settings = read_config(config, overrides)
+            # Only rank 0 looks for optional sources: other machines may lack them, and they may appear meanwhile.
+            settings = distributed.broadcast(drop_missing_sources(settings) if distributed.is_main else settings)
+            result = work(settings, distributed)
     except Exception as error:
         if not distributed.claims_error_report():  # another rank reports it
             sys.exit(error.exit_code if isinstance(error, MtError) else 1)

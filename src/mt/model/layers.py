@@ -69,8 +69,7 @@ class FeedForward(nn.Module):
         else:
             # A linear layer's gradient does not need its output, so relu may overwrite it.
             active = hidden.relu_() if self.activation == "relu" else F.gelu(hidden)
-        y: Tensor = self.down(self.dropout(active))  # (N, D)
-        return y
+        return self.down(self.dropout(active))  # (N, D)
 
 
 class Sublayer(nn.Module):
@@ -87,7 +86,7 @@ class Sublayer(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        y: Tensor = function(self.norm(x)) if self.pre_norm else function(x)
+        y = function(self.norm(x)) if self.pre_norm else function(x)
         y = x + self.dropout(y)
         return y if self.pre_norm else self.norm(y)
 
@@ -157,8 +156,7 @@ class DecoderLayer(nn.Module):
 
         def attend_to_source(y: Tensor) -> Tensor:
             losses.append(self.cross_attention.alignment_loss(y, tgt, memory, src, links))
-            attended: Tensor = self.cross_attention(y, tgt, memory, src)
-            return attended
+            return self.cross_attention(y, tgt, memory, src)
 
         x = self.residuals[0](x, lambda y: self.self_attention(y, tgt, causal=True))
         x = self.residuals[1](x, attend_to_source)

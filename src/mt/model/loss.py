@@ -6,7 +6,7 @@ The logits of a batch (N, V) are by far its largest tensor. Here they exist a fe
 and gradients are computed while it is in the processor's cache, and the smoothed targets are never built.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,8 @@ from mt.model.loss_rows import add_product, plain_rows, rows_function
 
 _BLOCK_BYTES = 2**29  # of a GPU's block of logits in fp32
 Teachers = Sequence[tuple[Tensor, Tensor]]  # each one's states (N, E) and output matrix (V, E)
+# A loss, the negative log-likelihood, and the loss's gradients by states and weight, where they are wanted.
+_Losses = tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None]
 
 
 def with_bias(states: Tensor, output: nn.Linear) -> tuple[Tensor, Tensor]:
@@ -45,9 +47,8 @@ def fused_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothin
     """
     # Inside the autograd function gradients are always off.
     wants_gradient = torch.is_grad_enabled() and (states.requires_grad or weight.requires_grad)
-    function = _CudaCrossEntropy if states.is_cuda else _CrossEntropy
-    loss, nll = function.apply(states, weight, labels, smoothing, wants_gradient)  # type: ignore[no-untyped-call]
-    return loss, nll
+    compute = _cuda_cross_entropy if states.is_cuda else _cross_entropy
+    return _FusedLoss.apply(compute, states, weight, labels, smoothing, wants_gradient)  # type: ignore[no-untyped-call]
 
 
 def fused_r_drop_cross_entropy(
@@ -63,8 +64,7 @@ def fused_r_drop_cross_entropy(
     Returns:
         as `fused_cross_entropy`, the mean of both passes.
     """
-    loss, nll = _RDropCrossEntropy.apply(states, weight, labels, smoothing, alpha)  # type: ignore[no-untyped-call]
-    return loss, nll
+    return _FusedLoss.apply(_r_drop_cross_entropy, states, weight, labels, smoothing, alpha)  # type: ignore[no-untyped-call]
 
 
 def fused_distillation_cross_entropy(
@@ -83,22 +83,27 @@ def fused_distillation_cross_entropy(
         as `fused_cross_entropy`.
     """
     arguments = states, weight, labels, smoothing, teachers, share
-    loss, nll = _DistillationCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
-    return loss, nll
+    return _FusedLoss.apply(_distillation_cross_entropy, *arguments)  # type: ignore[no-untyped-call]
 
 
 class _FusedLoss(torch.autograd.Function):
-    """A loss whose forward pass leaves the gradients by states and weight in `ctx.gradients`."""
+    """A loss that is computed together with its gradients by the first two arguments, states and weight."""
+
+    @staticmethod
+    def forward(ctx: Any, compute: Callable[..., _Losses], *arguments: Any) -> tuple[Tensor, Tensor]:
+        loss, nll, ctx.gradients = compute(*arguments)
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         grad_states, grad_weight = ctx.gradients
         del ctx.gradients  # scaled in place, so used once
-        others = [None] * (len(ctx.needs_input_grad) - 2)
-        return grad_states.mul_(grads[0].to(grad_states.dtype)), grad_weight.mul_(grads[0]), *others
+        others = [None] * (len(ctx.needs_input_grad) - 3)
+        return None, grad_states.mul_(grads[0].to(grad_states.dtype)), grad_weight.mul_(grads[0]), *others
 
 
-class _CrossEntropy(_FusedLoss):
+def _cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, wants_gradient: bool) -> _Losses:
     """Sum over tokens of (1 - e) * -log p(label) + e / V * sum_v -log p(v).
 
     With z the logits, that is logsumexp(z) - (1 - e) * z_label - e / V * sum(z), and its gradient by z is
@@ -108,45 +113,42 @@ class _CrossEntropy(_FusedLoss):
     gradient's e / V is constant, so its products are vectors; and the softmax's denominator scales the D numbers of a
     row after the product instead of V before it.
     """
-
-    @staticmethod
-    def forward(
-        ctx: Any, states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, wants_gradient: bool
-    ) -> tuple[Tensor, Tensor]:
-        inputs, matrix = _in_product_dtype(states, weight)
-        mean_row = weight.mean(dim=0)
-        loss, nll = (states.new_zeros((), dtype=torch.float32) for _ in range(2))
+    inputs, matrix = _in_product_dtype(states, weight)
+    mean_row = weight.mean(dim=0)
+    loss, nll = (states.new_zeros((), dtype=torch.float32) for _ in range(2))
+    gradients = None
+    if wants_gradient:
+        gradients = grad_states, grad_weight = torch.empty_like(inputs), torch.zeros_like(weight)
+    for rows in _blocks(inputs, 1, len(weight)):
+        block, label = inputs[rows], labels[rows, None]  # (R, D), (R, 1)
+        logits = linear_without_grad(block, matrix).float()  # (R, V)
+        label_logit = logits.gather(-1, label)
+        highest = logits.amax(dim=-1, keepdim=True)
+        exponentials = logits.sub_(highest).exp_()
+        total = exponentials.sum(dim=-1, keepdim=True)
+        log_total = total.log() + highest
+        mean_logit = (block.float() @ mean_row.float())[:, None]
+        nll += (log_total - label_logit).sum()
+        loss += (log_total - (1 - smoothing) * label_logit - smoothing * mean_logit).sum()
         if wants_gradient:
-            ctx.gradients = grad_states, grad_weight = torch.empty_like(inputs), torch.zeros_like(weight)
-        for rows in _blocks(inputs, 1, len(weight)):
-            block, label = inputs[rows], labels[rows, None]  # (R, D), (R, 1)
-            logits = linear_without_grad(block, matrix).float()  # (R, V)
-            label_logit = logits.gather(-1, label)
-            highest = logits.amax(dim=-1, keepdim=True)
-            exponentials = logits.sub_(highest).exp_()
-            total = exponentials.sum(dim=-1, keepdim=True)
-            log_total = total.log() + highest
-            mean_logit = (block.float() @ mean_row.float())[:, None]
-            nll += (log_total - label_logit).sum()
-            loss += (log_total - (1 - smoothing) * label_logit - smoothing * mean_logit).sum()
-            if wants_gradient:
-                # Times `total` and without smoothing's e / V, the gradient by the logits is the exponentials but at
-                # the label.
-                gradient = exponentials.scatter_add_(-1, label, (smoothing - 1) * total).to(inputs.dtype)
-                grad_states[rows] = linear_without_grad(gradient, matrix.t()).div_(total)
-                scaled = block / total.to(inputs.dtype)
-                if inputs.dtype == weight.dtype:
-                    grad_weight.addmm_(gradient.t(), scaled)
-                else:
-                    grad_weight.add_(gradient.t() @ scaled)
-        if wants_gradient:
-            grad_states.sub_((smoothing * mean_row).to(inputs.dtype))
-            grad_weight.sub_(inputs.sum(dim=0) * (smoothing / len(weight)))
-        ctx.mark_non_differentiable(nll)
-        return loss, nll
+            # Times `total` and without smoothing's e / V, the gradient by the logits is the exponentials but at
+            # the label.
+            gradient = exponentials.scatter_add_(-1, label, (smoothing - 1) * total).to(inputs.dtype)
+            grad_states[rows] = linear_without_grad(gradient, matrix.t()).div_(total)
+            scaled = block / total.to(inputs.dtype)
+            if inputs.dtype == weight.dtype:
+                grad_weight.addmm_(gradient.t(), scaled)
+            else:
+                grad_weight.add_(gradient.t() @ scaled)
+    if wants_gradient:
+        grad_states.sub_((smoothing * mean_row).to(inputs.dtype))
+        grad_weight.sub_(inputs.sum(dim=0) * (smoothing / len(weight)))
+    return loss, nll, gradients
 
 
-class _CudaCrossEntropy(_FusedLoss):
+def _cuda_cross_entropy(
+    states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, wants_gradient: bool
+) -> _Losses:
     """The same as large matrix products and one kernel a block; gradients and sums in fp32.
 
     The gradient by the logits is in the products' number format. In fp16 it is computed 1,024 times as large, so that
@@ -154,33 +156,27 @@ class _CudaCrossEntropy(_FusedLoss):
     tokens, smoothing 0.1) that takes the median error of an unseen token's row of the weight's gradient from 0.8 % to
     0.04 %. Backward scales gradients by the states in fp32, so a loss scale does not overflow.
     """
-
-    @staticmethod
-    def forward(
-        ctx: Any, states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, wants_gradient: bool
-    ) -> tuple[Tensor, Tensor]:
-        inputs, matrix = _in_product_dtype(states, weight)
-        of_rows = plain_rows if inputs.dtype == torch.float64 else rows_function(states.device, inputs.dtype)
-        scale = 1024.0 if inputs.dtype == torch.float16 else 1.0
-        losses = states.new_empty((2, len(labels)), dtype=torch.float32)
+    inputs, matrix = _in_product_dtype(states, weight)
+    of_rows = plain_rows if inputs.dtype == torch.float64 else rows_function(states.device, inputs.dtype)
+    scale = 1024.0 if inputs.dtype == torch.float16 else 1.0
+    losses = states.new_empty((2, len(labels)), dtype=torch.float32)
+    gradients = None
+    if wants_gradient:
+        kept = torch.promote_types(inputs.dtype, torch.float32)
+        grad_states, grad_weight = (torch.zeros_like(x, dtype=kept) for x in (states, weight))
+        gradients = grad_states, grad_weight
+    stride = -(-len(weight) // 64) * 64  # matrix products and the kernel want aligned rows
+    for rows in _blocks(inputs, 1, len(weight)):
+        block = inputs[rows]  # (R, D)
+        logits = torch.mm(block, matrix.t(), out=block.new_empty(len(block), stride)[:, : len(weight)])  # (R, V)
+        of_rows(logits, labels[rows], losses[:, rows], smoothing, scale if wants_gradient else 0.0)
         if wants_gradient:
-            kept = torch.promote_types(inputs.dtype, torch.float32)
-            grad_states, grad_weight = (torch.zeros_like(x, dtype=kept) for x in (states, weight))
-            ctx.gradients = grad_states, grad_weight
-        stride = -(-len(weight) // 64) * 64  # matrix products and the kernel want aligned rows
-        for rows in _blocks(inputs, 1, len(weight)):
-            block = inputs[rows]  # (R, D)
-            logits = torch.mm(block, matrix.t(), out=block.new_empty(len(block), stride)[:, : len(weight)])  # (R, V)
-            of_rows(logits, labels[rows], losses[:, rows], smoothing, scale if wants_gradient else 0.0)
-            if wants_gradient:
-                add_product(grad_states[rows], logits, matrix, 1 / scale)
-                add_product(grad_weight, logits.t(), block, 1 / scale)
-        loss, nll = losses[0].sum(), losses[1].sum()
-        ctx.mark_non_differentiable(nll)
-        return loss, nll
+            add_product(grad_states[rows], logits, matrix, 1 / scale)
+            add_product(grad_weight, logits.t(), block, 1 / scale)
+    return losses[0].sum(), losses[1].sum(), gradients
 
 
-class _RDropCrossEntropy(_FusedLoss):
+def _r_drop_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, alpha: float) -> _Losses:
     """The mean of two passes' cross-entropies plus alpha / 4 times the sum of their two Kullback-Leibler divergences.
 
     With p, q the passes' distributions, d the difference of their logits, and A, B the means of d under p and q, the
@@ -190,75 +186,64 @@ class _RDropCrossEntropy(_FusedLoss):
     As above, few terms need a pass over the logits: the softmax is one, its denominator comes from the largest logit
     and that one's probability, and smoothing is the weight's mean row.
     """
-
-    @staticmethod
-    def forward(
-        ctx: Any, states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, alpha: float
-    ) -> tuple[Tensor, Tensor]:
-        inputs, matrix = _in_product_dtype(states, weight)
-        passes = inputs.view(2, len(labels), states.shape[1])
-        mean_row = weight.mean(dim=0)
-        loss, nll = (states.new_zeros((), dtype=torch.float32) for _ in range(2))
-        grad_passes, grad_weight = _states_gradient(states, inputs).view_as(passes), torch.zeros_like(weight)
-        share = alpha / 4
-        for rows in _blocks(labels, 4, len(weight)):  # two passes, and more tensors of each
-            block = passes[:, rows]  # (2, R, D)
-            label = labels[rows].expand(2, -1)[:, :, None]
-            logits = linear_without_grad(block.flatten(0, 1), matrix).float().view(2, block.shape[1], len(weight))
-            probs = logits.softmax(dim=-1)
-            log_total = logits.amax(dim=-1, keepdim=True) - probs.amax(dim=-1, keepdim=True).log()
-            label_logit = logits.gather(-1, label)
-            mean_logit = _times_row(block, mean_row)[:, :, None]
-            difference = logits[0] - logits[1]
-            means = (probs * difference).sum(dim=-1, keepdim=True)  # A and B (2, R, 1)
-            nll += (log_total - label_logit).sum() / 2
-            loss += (log_total - (1 - smoothing) * label_logit - smoothing * mean_logit).sum() / 2
-            loss += share * (means[0] - means[1]).sum()
-            # By the logits: half of each pass's cross-entropy, but for its smoothing, and the divergences.
-            gradient = torch.empty_like(logits, dtype=inputs.dtype)
-            for i, sign in enumerate((1, -1)):
-                own = (difference * (sign * share)).add_(0.5 + share - sign * share * means[i])
-                own.mul_(probs[i]).sub_(probs[1 - i], alpha=share)
-                gradient[i] = own.scatter_add_(-1, label[i], torch.full_like(label_logit[i], (smoothing - 1) / 2))
-            flat = gradient.flatten(0, 1)
-            grad_passes[:, rows] = linear_without_grad(flat, matrix.t()).view_as(block)
-            grad_weight.add_(flat.t() @ block.flatten(0, 1))
-        grad_passes.sub_((smoothing / 2 * mean_row).to(grad_passes.dtype))
-        grad_weight.sub_(passes.sum(dim=(0, 1)) * (smoothing / (2 * len(weight))))
-        ctx.gradients = grad_passes.view_as(states), grad_weight
-        ctx.mark_non_differentiable(nll)
-        return loss, nll
+    inputs, matrix = _in_product_dtype(states, weight)
+    passes = inputs.view(2, len(labels), states.shape[1])
+    mean_row = weight.mean(dim=0)
+    loss, nll = (states.new_zeros((), dtype=torch.float32) for _ in range(2))
+    grad_passes, grad_weight = _states_gradient(states, inputs).view_as(passes), torch.zeros_like(weight)
+    share = alpha / 4
+    for rows in _blocks(labels, 4, len(weight)):  # two passes, and more tensors of each
+        block = passes[:, rows]  # (2, R, D)
+        label = labels[rows].expand(2, -1)[:, :, None]
+        logits = linear_without_grad(block.flatten(0, 1), matrix).float().view(2, block.shape[1], len(weight))
+        probs = logits.softmax(dim=-1)
+        log_total = logits.amax(dim=-1, keepdim=True) - probs.amax(dim=-1, keepdim=True).log()
+        label_logit = logits.gather(-1, label)
+        mean_logit = _times_row(block, mean_row)[:, :, None]
+        difference = logits[0] - logits[1]
+        means = (probs * difference).sum(dim=-1, keepdim=True)  # A and B (2, R, 1)
+        nll += (log_total - label_logit).sum() / 2
+        loss += (log_total - (1 - smoothing) * label_logit - smoothing * mean_logit).sum() / 2
+        loss += share * (means[0] - means[1]).sum()
+        # By the logits: half of each pass's cross-entropy, but for its smoothing, and the divergences.
+        gradient = torch.empty_like(logits, dtype=inputs.dtype)
+        for i, sign in enumerate((1, -1)):
+            own = (difference * (sign * share)).add_(0.5 + share - sign * share * means[i])
+            own.mul_(probs[i]).sub_(probs[1 - i], alpha=share)
+            gradient[i] = own.scatter_add_(-1, label[i], torch.full_like(label_logit[i], (smoothing - 1) / 2))
+        flat = gradient.flatten(0, 1)
+        grad_passes[:, rows] = linear_without_grad(flat, matrix.t()).view_as(block)
+        grad_weight.add_(flat.t() @ block.flatten(0, 1))
+    grad_passes.sub_((smoothing / 2 * mean_row).to(grad_passes.dtype))
+    grad_weight.sub_(passes.sum(dim=(0, 1)) * (smoothing / (2 * len(weight))))
+    return loss, nll, (grad_passes.view_as(states), grad_weight)
 
 
-class _DistillationCrossEntropy(_FusedLoss):
+def _distillation_cross_entropy(
+    states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, teachers: Teachers, share: float
+) -> _Losses:
     """Cross-entropy with a mixture t of the smoothed labels and the mean of the teachers' distributions.
 
     The loss is -sum(t log p) and its gradient by the logits p - t.
     """
-
-    @staticmethod
-    def forward(
-        ctx: Any, states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, teachers: Teachers, share: float
-    ) -> tuple[Tensor, Tensor]:
-        inputs, matrix = _in_product_dtype(states, weight)
-        loss, nll = (states.new_zeros((), dtype=torch.float32) for _ in range(2))
-        ctx.gradients = grad_states, grad_weight = _states_gradient(states, inputs), torch.zeros_like(weight)
-        teachers = [(their_states.to(inputs.dtype), output.to(inputs.dtype)) for their_states, output in teachers]
-        for rows in _blocks(inputs, 2, len(weight)):
-            label = labels[rows, None]
-            log_probs = linear_without_grad(inputs[rows], matrix).float().log_softmax(dim=-1)  # (R, V)
-            nll -= log_probs.gather(-1, label).sum()
-            target = log_probs.new_full(log_probs.shape, (1 - share) * smoothing / len(weight))
-            target.scatter_add_(-1, label, target.new_full((), (1 - share) * (1 - smoothing)).expand(label.shape))
-            for their_states, output in teachers:
-                probs = linear_without_grad(their_states[rows], output).float().softmax(dim=-1)
-                target.add_(probs, alpha=share / len(teachers))
-            loss -= (target * log_probs).sum()
-            gradient = log_probs.exp_().sub_(target).to(inputs.dtype)
-            grad_states[rows] = linear_without_grad(gradient, matrix.t())
-            grad_weight += (gradient.t() @ inputs[rows]).to(weight.dtype)
-        ctx.mark_non_differentiable(nll)
-        return loss, nll
+    inputs, matrix = _in_product_dtype(states, weight)
+    loss, nll = (states.new_zeros((), dtype=torch.float32) for _ in range(2))
+    grad_states, grad_weight = _states_gradient(states, inputs), torch.zeros_like(weight)
+    teachers = [(their_states.to(inputs.dtype), output.to(inputs.dtype)) for their_states, output in teachers]
+    for rows in _blocks(inputs, 2, len(weight)):
+        label = labels[rows, None]
+        log_probs = linear_without_grad(inputs[rows], matrix).float().log_softmax(dim=-1)  # (R, V)
+        nll -= log_probs.gather(-1, label).sum()
+        target = log_probs.new_full(log_probs.shape, (1 - share) * smoothing / len(weight))
+        target.scatter_add_(-1, label, target.new_full((), (1 - share) * (1 - smoothing)).expand(label.shape))
+        for their_states, output in teachers:
+            probs = linear_without_grad(their_states[rows], output).float().softmax(dim=-1)
+            target.add_(probs, alpha=share / len(teachers))
+        loss -= (target * log_probs).sum()
+        gradient = log_probs.exp_().sub_(target).to(inputs.dtype)
+        grad_states[rows] = linear_without_grad(gradient, matrix.t())
+        grad_weight += (gradient.t() @ inputs[rows]).to(weight.dtype)
+    return loss, nll, (grad_states, grad_weight)
 
 
 def _in_product_dtype(states: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

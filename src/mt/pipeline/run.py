@@ -16,11 +16,12 @@ from mt.data.tokenizer import TokenizerPair
 from mt.pipeline.data import align, clean_text, encode, make_tokenizers, report_cleaning
 from mt.pipeline.finish import finish
 from mt.pipeline.resume import recorded_inputs, refuse_changes
-from mt.pipeline.training import check_requirements, make_trainer, refuse_pipeline
+from mt.pipeline.training import check_requirements, make_trainer
 from mt.storage import atomic, lock
+from mt.storage.find_model import refuse_pipeline
 from mt.storage.run_dir import RunDir
 from mt.system.devices import choose_device, deterministic_algorithms
-from mt.system.distributed import SINGLE_PROCESS, Distributed, explain_lost_process
+from mt.system.distributed import SINGLE_PROCESS, Distributed
 
 
 def run(
@@ -49,8 +50,8 @@ def run(
     """
     check_requirements(config, distributed)
     run_dir = RunDir(runs / config.name)
-    refuse_pipeline(run_dir)
-    with ExitStack() as stack, explain_lost_process():
+    refuse_pipeline(run_dir.root, "choose another name")
+    with ExitStack() as stack:
         if config.training.deterministic:
             stack.enter_context(deterministic_algorithms())
         device = choose_device(config.training.device, local_rank=distributed.local_rank)
@@ -60,7 +61,8 @@ def run(
         prepared = prepare(config, run_dir, runs) if distributed.is_main else (Pretrained(config), {})
         pretrained, origin = distributed.broadcast(prepared)
         tokenizers = TokenizerPair.load(run_dir.tokenizer, config.tokenizer.shared)
-        trainer = make_trainer(config, run_dir, tokenizers, device, pretrained, distributed, origin, listener)
+        trainer = make_trainer(config, run_dir, tokenizers, device, pretrained, distributed, origin)
+        trainer.metrics.listener = listener
         with closing(trainer.metrics):
             state = trainer.run()
             summary = finish(config, run_dir, tokenizers, trainer, state)

@@ -1,10 +1,11 @@
 """The trainer of a run, put together from its data, model and validation set, and checks before all that."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
 
+from mt.bundle.model_folder import build_model
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config
 from mt.config.schema import unused_keys
@@ -53,12 +54,6 @@ def check_requirements(config: Config, distributed: Distributed = SINGLE_PROCESS
             log.warning("%s", sentence)
 
 
-def refuse_pipeline(run_dir: RunDir) -> None:
-    """Refuse to train in the folder of a pipeline."""
-    if run_dir.pipeline.is_dir():
-        raise InputError(f"{run_dir.root} is the folder of a pipeline", "choose another name")
-
-
 def make_trainer(
     config: Config,
     run_dir: RunDir,
@@ -67,16 +62,14 @@ def make_trainer(
     pretrained: Pretrained,
     distributed: Distributed = SINGLE_PROCESS,
     origin: Mapping[str, Any] | None = None,
-    listener: Callable[[Mapping[str, Any]], None] = lambda event: None,
 ) -> Trainer:
     """Build the trainer; the weights start from the seed, from a pretrained model, or from the newest checkpoint.
 
     The run folder holds the encoded data, and checkpoints to resume from; `origin` has the digests that checkpoints
-    record, and `listener` is called with each event of the metrics log.
+    record.
     """
     torch.manual_seed(config.seed)
-    sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
-    model = build(config.model, *sizes, config.data.max_length, tokenizers.shared).to(device)
+    model = build_model(config, tokenizers).to(device)
     if not run_dir.checkpoint_steps():
         pretrained.initialize(model, tokenizers)
     freeze(model, config.training.freeze)
@@ -97,7 +90,6 @@ def make_trainer(
         training_shares(kept, weights, data.temperature, languages),
         lambda: pretrained.load_teachers(tokenizers, device),
         origin,
-        listener,
         Alignments.open(run_dir.alignments, tokenizers) if config.training.guided_alignment else None,
     )
 

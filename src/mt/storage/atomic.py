@@ -219,11 +219,7 @@ def _lock_file(folder: Path) -> Path:
 
 
 def _rename(partial: Path, final: Path, old: Path) -> None:
-    """Give a complete folder its final name.
-
-    A folder is replaced in two renames. In between, the old one has the suffix `_OLD`; a failure restores it at once,
-    a kill at the next start.
-    """
+    """Give a complete folder its final name; between the two renames of a replacement the old one is called `old`."""
     if final.exists():
         shutil.rmtree(old, ignore_errors=True)
         failpoint("rename", old)

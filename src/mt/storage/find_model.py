@@ -36,10 +36,10 @@ def _newest_model(runs: Path) -> ModelDir:
     return max(finished, key=lambda model: model.manifest.stat().st_mtime_ns)
 
 
-def refuse_pipeline(path: Path) -> None:
+def refuse_pipeline(path: Path, hint: str = "") -> None:
     """Refuse the folder of a pipeline where that of a run is needed."""
     if os.access(RunDir(path).pipeline, os.F_OK):
-        raise InputError(f"{path} is the folder of a pipeline", f"give the run of a step: {path / 'STEP'}")
+        raise InputError(f"{path} is the folder of a pipeline", hint or f"give the run of a step: {path / 'STEP'}")
 
 
 def pipelines_hint(runs: Path) -> str:

@@ -121,11 +121,7 @@ def widest_float(device: torch.device) -> torch.dtype:
 
 
 def _keep_freed_memory() -> None:
-    """Make glibc keep freed memory.
-
-    By default each large tensor is a memory mapping, unmapped when freed. The kernel then zeroes the next tensor's
-    pages one by one, which can take longer than the computation.
-    """
+    """Make glibc keep freed memory, since the kernel may take longer to zero new pages than a tensor to compute."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # not glibc

@@ -53,8 +53,7 @@ class Distributed:
         import torch.distributed as dist
 
         box = torch.tensor(float(flag))
-        with explain_lost_process():
-            dist.all_reduce(box, group=self.gloo)
+        dist.all_reduce(box, group=self.gloo)
         return bool(box)
 
     def broadcast(self, value: T) -> T:
@@ -64,8 +63,7 @@ class Distributed:
         import torch.distributed as dist
 
         box = [value]
-        with explain_lost_process():
-            dist.broadcast_object_list(box, src=0, group=self.gloo)
+        dist.broadcast_object_list(box, src=0, group=self.gloo)
         return box[0]
 
     def shard(self, values: Sequence[T]) -> Sequence[T]:
@@ -79,8 +77,7 @@ class Distributed:
         import torch.distributed as dist
 
         shards: list[list[T]] = [[] for _ in range(self.world_size)]
-        with explain_lost_process():
-            dist.all_gather_object(shards, list(own), group=self.gloo)
+        dist.all_gather_object(shards, list(own), group=self.gloo)
         gathered: list[Any] = [None] * sum(map(len, shards))
         for rank, shard in enumerate(shards):
             gathered[rank :: self.world_size] = shard
@@ -91,8 +88,7 @@ class Distributed:
         if self.world_size > 1:
             import torch.distributed as dist
 
-            with explain_lost_process():
-                dist.all_reduce(x)
+            dist.all_reduce(x)
         return x
 
     def destroy(self) -> None:
@@ -170,7 +166,7 @@ def init_distributed(environment: Mapping[str, str]) -> Distributed:
 
 @contextlib.contextmanager
 def explain_lost_process() -> Iterator[None]:
-    """Turn a failed collective into one sentence for the user.
+    """Turn a failed collective into one sentence for the user; encloses all of a training.
 
     Raises:
         MachineError: another process has died or cannot be reached.

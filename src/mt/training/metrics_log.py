@@ -17,20 +17,15 @@ from mt.storage.run_dir import RunDir
 class MetricsLog:
     """An append-only log. After a crash, events of lost steps stay, and a `resume` event follows them.
 
-    Other ranks than 0 are `silent`; the `listener` is called with each event that was written.
+    Other ranks than 0 are `silent`.
+
+    Attributes:
+        listener: called with each event that was written.
     """
 
-    def __init__(
-        self,
-        run: RunDir,
-        config: Config,
-        silent: bool = False,
-        listener: Callable[[Mapping[str, Any]], None] = lambda event: None,
-    ) -> None:
-        self._path = run.metrics
-        self._silent = silent
-        self._listener = listener
-        self._run, self._config = run, config
+    def __init__(self, run: RunDir, config: Config, silent: bool = False) -> None:
+        self._run, self._config, self._silent = run, config, silent
+        self.listener: Callable[[Mapping[str, Any]], object] = lambda event: None
         # Started with the first event; there may be none.
         self._trackers: list[TensorBoard | WeightsAndBiases] | None = None
 
@@ -42,11 +37,11 @@ class MetricsLog:
             self._trackers = trackers(self._run, self._config)
         record = {"event": event, "step": step, "time": round(time.time(), 3), **values}
         line = json.dumps(record, ensure_ascii=False)
-        atomic.append_line(self._path, line)
+        atomic.append_line(self._run.metrics, line)
         numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
         for tracker in self._trackers:
             tracker.write(event, step, numbers)
-        self._listener(json.loads(line))  # as it is read from the file
+        self.listener(json.loads(line))  # as it is read from the file
 
     def close(self) -> None:
         for tracker in self._trackers or []:

@@ -6,7 +6,6 @@ layer, norms and biases.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -66,7 +65,7 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Update every matrix that has a gradient; matrices of one shape are orthogonalised as a batch."""
-        by_shape: dict[torch.Size, list[_Update]] = {}
+        by_shape: dict[torch.Size, list[tuple[Tensor, Tensor, float, Tensor | float]]] = {}
         keep: Tensor | float = 1.0 if self.found_inf is None else 1 - self.found_inf
         skip = None if self.found_inf is None else self.found_inf > 0
         for group in self.param_groups:
@@ -75,42 +74,27 @@ class Muon(torch.optim.Optimizer):
                 if weight.grad is not None:
                     if skip is not None:
                         weight.grad.masked_fill_(skip, 0.0)  # a product with 0 would keep NaN
-                    update = self._update(weight, weight.grad, group, share, decay)
-                    by_shape.setdefault(update.wide.shape[1:], []).append(update)
-        for updates in by_shape.values():
-            sizes = [len(update.wide) for update in updates]
-            batch = orthogonal(torch.cat([update.wide for update in updates]))
+                    wide = self._direction(weight, weight.grad, group, share)
+                    by_shape.setdefault(wide.shape[1:], []).append((weight, wide, group["lr"], decay))
+        for shape, updates in by_shape.items():
+            weights, directions, rates, decays = zip(*updates, strict=True)
+            batch = orthogonal(torch.cat(directions))
             if skip is not None:
                 batch.mul_(keep)
-            for update, wide in zip(updates, torch.split(batch, sizes), strict=True):
-                update.apply(wide)
+            parts = torch.split(batch, [len(direction) for direction in directions])
+            for weight, wide, lr, decay in zip(weights, parts, rates, decays, strict=True):
+                is_tall = shape[1] > weight.shape[1]
+                # 0.2 is about the RMS of Adam's updates (Liu et al. 2025, arXiv:2502.16982).
+                update = (wide.mT if is_tall else wide).reshape(weight.shape)
+                weight.mul_(decay).add_(update, alpha=-0.2 * shape[1] ** 0.5 * lr)
 
-    def _update(
-        self, weight: Tensor, gradient: Tensor, group: dict[str, Any], share: float | Tensor, decay: float | Tensor
-    ) -> "_Update":
+    def _direction(self, weight: Tensor, gradient: Tensor, group: dict[str, Any], share: Tensor | float) -> Tensor:
+        """Return Nesterov momentum, of which the gradient has a share, as wide matrices (P, I, O), I <= O."""
         average = self.state[weight]["momentum"].lerp_(gradient, share)
         ahead = gradient.lerp(average, group["momentum"]).view(group["parts"], -1, weight.shape[1])
-        is_tall = ahead.shape[1] > ahead.shape[2]
+        wide = ahead.mT if ahead.shape[1] > ahead.shape[2] else ahead
         # The iteration does not need single precision.
-        wide = (ahead.mT if is_tall else ahead).to(torch.bfloat16 if has_bf16(weight.device) else torch.float32)
-        # 0.2 is about the RMS of Adam's updates (Liu et al. 2025, arXiv:2502.16982).
-        size = 0.2 * wide.shape[2] ** 0.5 * group["lr"]
-        return _Update(weight, wide, is_tall, size, decay)
-
-
-@dataclass(frozen=True)
-class _Update:
-    """An update as wide matrices (P, I, O), I <= O, to be orthogonalised and applied."""
-
-    weight: Tensor
-    wide: Tensor
-    is_tall: bool
-    size: float
-    decay: float | Tensor
-
-    def apply(self, wide: Tensor) -> None:
-        update = wide.mT if self.is_tall else wide
-        self.weight.mul_(self.decay).add_(update.reshape(self.weight.shape), alpha=-self.size)
+        return wide.to(torch.bfloat16 if has_bf16(weight.device) else torch.float32)
 
 
 class CombinedOptimizer:

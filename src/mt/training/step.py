@@ -15,8 +15,8 @@ from mt.data.batching import Batch
 from mt.errors import InputError, MachineError, is_out_of_memory
 from mt.model.attention import Links
 from mt.model.build import TranslationModel
-from mt.model.packing import Packing, send
-from mt.system.distributed import SINGLE_PROCESS, Distributed, explain_lost_process
+from mt.model.packing import PAD_ID, Packing, send
+from mt.system.distributed import SINGLE_PROCESS, Distributed
 from mt.training.compilation import refuse_uncompilable
 from mt.training.cuda_graphs import GraphedPasses, fill_up
 from mt.training.objective import Objective
@@ -177,13 +177,12 @@ class TrainStep:
         if graphs is not None:
             batch = fill_up(batch, settings.max_tokens, self._model.max_positions)
         src_tokens, tgt_in, tgt_out = map(torch.from_numpy, (batch.src_tokens, batch.tgt_in, batch.tgt_out))
-        # On the CPU: counting tokens on a GPU would wait for all its queued work.
-        src, tgt = Packing.of(src_tokens, self._device), Packing.of(tgt_in, self._device)
-        labels, aligned = tgt.pack(tgt_out), batch.aligned
+        labels, aligned = tgt_out[tgt_in != PAD_ID], batch.aligned
         if settings.r_drop > 0:  # two passes that differ in their dropout, as one batch
             src_tokens, tgt_in = src_tokens.repeat(2, 1), tgt_in.repeat(2, 1)
-            src, tgt = Packing.of(src_tokens, self._device), Packing.of(tgt_in, self._device)
             aligned = None if aligned is None else np.concatenate([aligned] * 2)
+        # On the CPU: counting tokens on a GPU would wait for all its queued work.
+        src, tgt = Packing.of(src_tokens, self._device), Packing.of(tgt_in, self._device)
         # Torch averages the ranks' gradients; their sum is wanted.
         factor = torch.tensor(batch.weight * self._distributed.world_size / n_target)
         links = () if aligned is None else _links(aligned, 2 if settings.r_drop > 0 else 1)
@@ -194,11 +193,10 @@ class TrainStep:
     def _run_pass(self, tokens: Sequence[Tensor], packings: Sequence[Packing]) -> Tensor:
         """Add the gradients of the loss times a factor, the last of the tensors; return the sums (3,)."""
         src_tokens, tgt_in, labels, *links, factor = tokens
-        with explain_lost_process():
-            with autocast(self._device, self._precision):
-                loss, nll, alignment = self._objective(src_tokens, tgt_in, labels, *packings, *links)
-            scaled = (loss + self.settings.guided_alignment * alignment if links else loss) * factor
-            torch.autograd.backward(scaled if self.loss_scale is None else scaled * self.loss_scale.scale)
+        with autocast(self._device, self._precision):
+            loss, nll, alignment = self._objective(src_tokens, tgt_in, labels, *packings, *links)
+        scaled = (loss + self.settings.guided_alignment * alignment if links else loss) * factor
+        torch.autograd.backward(scaled if self.loss_scale is None else scaled * self.loss_scale.scale)
         return torch.stack([loss.detach(), nll, alignment.detach()])
 
 

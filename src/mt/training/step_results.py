@@ -33,8 +33,7 @@ def _read_later(numbers: Tensor) -> Callable[[], list[float]]:
 
     def wait() -> list[float]:
         arrived.synchronize()
-        values: list[float] = copy.tolist()
-        return values
+        return list(copy.tolist())
 
     return wait
 

@@ -54,7 +54,6 @@ class Trainer:
         shares: how often each part of the corpus occurs in an epoch; None: every sentence once.
         load_teachers: loads the models to distil from.
         origin: digests of data and tokenizer, which checkpoints record.
-        listener: called with each event of the metrics log, in rank 0.
         alignments: word alignments of the corpus, for guided alignment.
     """
 
@@ -69,7 +68,6 @@ class Trainer:
         shares: tuple[Share, ...] | None = None,
         load_teachers: Callable[[], Sequence[TranslationModel]] = tuple,
         origin: Mapping[str, Any] | None = None,
-        listener: Callable[[Mapping[str, Any]], None] = lambda event: None,
         alignments: Alignments | None = None,
     ) -> None:
         self.config = config
@@ -95,7 +93,7 @@ class Trainer:
         self._set_length(self._length.at(state.step))
         if not self.is_over():  # a finished training keeps its best score
             state.use_measure(validation_measure(config))
-        self.metrics = MetricsLog(run, config, not distributed.is_main, listener)
+        self.metrics = MetricsLog(run, config, not distributed.is_main)
         self._validate = validate
         own = self.train_step.reads_late, self.train_step.loss_scale is not None
         self.step_results = StepResults(state, self.metrics, *own)

@@ -18,8 +18,9 @@ from mt.extras.planning.estimate import Estimate, estimate
 from mt.extras.planning.probe import Measurements, probe
 from mt.pipeline.data import refuse_missing_directions
 from mt.pipeline.resume import recorded_inputs, refuse_changes, refuse_other_tokenizer, tokenizer_digests
-from mt.pipeline.training import check_requirements, refuse_pipeline
+from mt.pipeline.training import check_requirements
 from mt.storage import lock as run_lock
+from mt.storage.find_model import refuse_pipeline
 from mt.storage.run_dir import RunDir
 from mt.system.devices import choose_device
 from mt.text.languages import BACK_TRANSLATION_TAG
@@ -45,7 +46,7 @@ def dry_run(config: Config, runs: Path) -> str:
     check_requirements(config)
     require_packages(*config.exports)
     run_dir = RunDir(runs / config.name)
-    refuse_pipeline(run_dir)
+    refuse_pipeline(run_dir.root, "choose another name")
     disk = _writable_parent(run_dir)
     device = choose_device(config.training.device)
     run_lock.refuse_locked(run_dir.lock)
