@@ -371,8 +371,8 @@ def test_many_rounds_of_training_and_translation_are_planned(folder: Path) -> No
         target, start = f"{{step: text_{number}}}", f", training.init_from: {{step: model_{number}}}"
     (folder / "pipeline.yaml").write_text("\n".join(lines))
     plan = make_plan(load_pipeline(folder / "pipeline.yaml", [f"root={folder}"]), folder / "runs")
-    assert plan.upstream("text_39") == set(plan.steps) - {"text_39"}
-    assert plan.upstream("model_0") == set()
+    assert plan.upstream["text_39"] == set(plan.steps) - {"text_39"}
+    assert plan.upstream["model_0"] == set()
     assert plan.cores("model_20", 8) == plan.cores("text_39", 1)
 
 

@@ -37,7 +37,7 @@ def refuse_lost_trainings(plan: Plan, found: dict[str, State]) -> None:
         if step.kind != "train" or found[name] == "done" or not run.checkpoint_steps():
             continue
         place = f"{plan.pipeline.origin('steps', name)}: step {name}"
-        for other in filter(plan.upstream(name).__contains__, plan.steps):
+        for other in filter(plan.upstream[name].__contains__, plan.steps):
             is_added = found[other] == "new" and is_recorded and not plan.steps[other].output.exists()
             is_changed = found[other] == "changed" and not _keeps_its_model(plan, plan.steps[other])
             if is_changed or is_added:
