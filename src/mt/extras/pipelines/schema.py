@@ -18,7 +18,7 @@ from mt.config.base import (
     without_repeats,
 )
 from mt.config.schema import ExportFormat
-from mt.extras.doctor.rules import DROPPABLE
+from mt.extras.doctor.rules import DROPPABLE, Selecting
 
 STEP_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"  # no dot: such names stay free for files beside the steps' folders
 
@@ -63,7 +63,6 @@ def _as_reasons(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-_Column = Literal["score", "dual", "contrast", "lexicon", "source_language", "target_language", "similarity"]
 _Reasons = Annotated[Lines, AfterValidator(_as_reasons)]
 _Metrics = Annotated[
     tuple[Literal["bleu", "chrf", "ter", "comet"], ...],
@@ -111,7 +110,7 @@ class Clean(OnCorpus):
     scores: _Place | None = None
     min_score: float | None = None
     keep_share: Annotated[float, Field(gt=0, le=1)] | None = None
-    by: _Column | None = None
+    by: Selecting | None = None
     keep: _Reasons = ()
     drop: _Reasons = ()
     max_per_template: _Count | None = None
