@@ -1,7 +1,7 @@
 """Configurations from YAML files and `--set` arguments, and back to YAML."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -172,14 +172,18 @@ def _child_key(node: dict[str, Value] | list[Value], key: str, path: TreePath, o
     return int(key)
 
 
+def nearest_origin(path: TreePath, origins: Mapping[TreePath, Origin]) -> Origin:
+    """Return the origin of a key, or of the nearest one around it."""
+    while path not in origins:
+        path = path[:-1]
+    return origins[path]
+
+
 def report_problems(problems: Sequence[Problem], name: str, origins: dict[TreePath, Origin]) -> str:
     """Return a message that lists problems in the order of the file, each with the place of its key."""
     lines = []
     for problem in problems:
-        path = problem.path
-        while path not in origins:  # the nearest enclosing key
-            path = path[:-1]
-        rank, origin = origins[path]
+        rank, origin = nearest_origin(problem.path, origins)
         lines.append((rank, f"  {origin}: {dotted(problem.path)}: {problem.message}"))
     lines.sort(key=lambda line: line[0])
     count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"

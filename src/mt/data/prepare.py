@@ -128,8 +128,8 @@ def _write_splits(config: Config, folder: Path, counts: Counter[str]) -> dict[st
             for writer in writers.values():
                 writer.begin_part(part)
             for src, tgt in read_pairs(source, data):
-                if held_out and not synthetic:
-                    _refuse_back_translation(src, source.name)
+                if held_out and not synthetic and src.startswith(f"{BACK_TRANSLATION_TAG} "):
+                    raise back_translation_error(source.name)
                 if held_out.holds_out(src, tgt, synthetic):
                     counts[HELD_OUT] += 1
                     if not synthetic and (assigned := held_out.assign(src, part.direction)):
@@ -147,14 +147,11 @@ def _part_of(source: Source, data: DataConfig) -> MixturePart:
     return MixturePart(0, target_lang, data.own_source(source_lang))
 
 
-def _refuse_back_translation(src: str, name: str) -> None:
-    """Refuse tagged sentences wherever any could be held out: a score on machine output would mean nothing."""
-    if src.startswith(f"{BACK_TRANSLATION_TAG} "):
-        raise InputError(
-            f"data.train: {name}: back-translated text ({BACK_TRANSLATION_TAG}) could be split off for validation or "
-            "test",
-            "add `synthetic: true` to this source, or name files of their own for these",
-        )
+def back_translation_error(name: str) -> InputError:
+    """Return the error for a source of tagged sentences that could be held out: scores on them would mean nothing."""
+    problem = f"back-translated text ({BACK_TRANSLATION_TAG}) could be split off for validation or test"
+    hint = "add `synthetic: true` to this source, or name files of their own for these"
+    return InputError(f"data.train: {name}: {problem}", hint)
 
 
 def _warn_of_lost_weights(data: DataConfig, before: Sequence[MixturePart], after: Sequence[MixturePart]) -> None:

@@ -80,7 +80,7 @@ def member_lines(path: Path, name: str) -> Iterator[bytes]:
     with _opened(path) as archive:
         if isinstance(archive, zipfile.ZipFile):
             stream: IO[bytes] | None = archive.open(name)
-        elif (content := _small_tar(path, *_state(path)).get(name)) is not None:
+        elif (content := _small_tar(path, *file_state(path)).get(name)) is not None:
             stream = io.BytesIO(content)
         else:
             stream = archive.extractfile(next(member for member in archive if member.name == name))
@@ -94,7 +94,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile | tarfile.TarFile]:
     with explain_read_errors(path):
         try:
             if path.name.lower().endswith(".zip"):
-                kept = _kept_zip(path, *_state(path))
+                kept = _kept_zip(path, *file_state(path))
                 with contextlib.nullcontext(kept) if kept else zipfile.ZipFile(path) as archive:
                     yield archive
             else:
@@ -104,7 +104,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile | tarfile.TarFile]:
             raise InputError(f"{path}: damaged, or of another kind ({error})", "download or pack it again") from None
 
 
-def _state(path: Path) -> tuple[int, ...]:
+def file_state(path: Path) -> tuple[int, ...]:
     """Return values that differ after a file has been replaced or written to, and in a forked process."""
     status = path.stat()
     return os.getpid(), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -304,6 +304,11 @@ def test_models_translate_a_new_text(trained: Path, tmp_path: Path) -> None:
     said = mt("compare", "moved", "short", *given, cwd=tmp_path, code=2).stderr
     assert "short: 3 translations, but the reference has" in said
     assert "translating" not in said  # it is said before a model has translated
+    for name, original in (("in", "valid.en"), ("ref", "valid.xx")):
+        write(tmp_path / f"{name}1", (trained / original).read_text().splitlines()[:1])
+    said = mt("compare", "moved", "ref1", "--source", "in1", "--reference", "ref1", cwd=tmp_path, code=2).stderr
+    assert "a single sentence is too little" in said
+    assert "translating" not in said
     # A model folder is in no run, so it has nothing stored.
     assert "no run folder" in mt("compare", "moved", trained / "runs" / "tiny", cwd=tmp_path, code=2).stderr
 

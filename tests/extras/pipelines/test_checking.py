@@ -5,7 +5,7 @@ import platform
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -16,13 +16,11 @@ from conftest import CONFIG
 from data_helpers import write_lines
 from mt.api.pipelines import read_plan
 from mt.errors import InputError
-from mt.extras.doctor.pair_scores import SELECTING
 from mt.extras.pipelines.estimates import estimate_costs
 from mt.extras.pipelines.loading import load_pipeline
 from mt.extras.pipelines.plan import make_plan
 from mt.extras.pipelines.records import note_attempt, output_digest
 from mt.extras.pipelines.results import StepCost, makespan
-from mt.extras.pipelines.schema import Clean
 from pipeline_helpers import FEW, TEACHERS, make_pipeline
 
 TRANSLATED = "distill: {model: [{step: teacher_1}, {step: teacher_2}], input: train.en, beam: 2, closest_to: train.xx}"
@@ -371,13 +369,9 @@ def test_many_rounds_of_training_and_translation_are_planned(folder: Path) -> No
         target, start = f"{{step: text_{number}}}", f", training.init_from: {{step: model_{number}}}"
     (folder / "pipeline.yaml").write_text("\n".join(lines))
     plan = make_plan(load_pipeline(folder / "pipeline.yaml", [f"root={folder}"]), folder / "runs")
-    assert plan.upstream("text_39") == set(plan.steps) - {"text_39"}
-    assert plan.upstream("model_0") == set()
+    assert plan.upstream["text_39"] == set(plan.steps) - {"text_39"}
+    assert plan.upstream["model_0"] == set()
     assert plan.cores("model_20", 8) == plan.cores("text_39", 1)
-
-
-def test_columns_of_scores_are_those_of_the_command() -> None:
-    assert get_args(get_args(Clean.model_fields["by"].annotation)[0]) == SELECTING
 
 
 @pytest.mark.skipif(find_spec("ftfy") is not None, reason="ftfy is installed")

@@ -1,7 +1,7 @@
 """Systems to compare: translations stored in eval/ of runs, plain files, or new translations of a text."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -10,7 +10,7 @@ from shlex import quote
 from mt.bundle.load_translator import open_model, read_config
 from mt.config import Config, DataConfig
 from mt.console import log
-from mt.data.eval_texts import EvalText, nfc_lines
+from mt.data.eval_texts import EvalText, nfc_lines, read_pair
 from mt.data.mixture import direction
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
@@ -68,7 +68,8 @@ def stored_translations(
         systems = [System(str(path), lines) for path, lines in zip(paths, hypotheses, strict=True)]
         text = first.text(language)
         tokenize = bleu_tokenizer(first.config.evaluation.bleu_tokenize, text.target_lang)
-        comparisons.append(_checked(Comparison(text, systems, tokenize)))
+        _check(text, systems, tokenize)
+        comparisons.append(Comparison(text, systems, tokenize))
     return comparisons
 
 
@@ -101,27 +102,22 @@ def new_translations(
         raise InputError(f"--method {method}: new translations are made by greedy or beam")
     if not models:
         _refuse_options({"method": method, "from": source_lang, **vars(choice)})
-    sources = [] if source is None else list(read_lines(source))
-    references = _read(reference)
-    if source is not None and len(sources) != len(references):
-        raise InputError(f"{source} has {len(sources)} lines but {reference} has {len(references)}")
+    text = EvalText("", [], _read(reference)) if source is None else read_pair(source, reference, "")
     systems = {path: System(str(path), _read(path)) for path in paths if path not in models}
-    for system in systems.values():
-        _require_aligned(system, len(references))
     configs = {path: read_config(model) for path, model in models.items()}
     languages = {chosen_language(config.data.target_lang, to) for config in configs.values()}
     if len(languages) > 1:
         raise InputError(f"the models translate into different languages: {', '.join(sorted(languages))}")
     language = next(iter(languages), to or "")
+    tokenize = bleu_tokenizer(next((c.evaluation.bleu_tokenize for c in configs.values()), "auto"), language)
+    _check(text, systems.values(), tokenize)
     for path, model in models.items():
-        log.info("translating %d sentences with %s", len(sources), path)
+        log.info("translating %d sentences with %s", len(text.sources), path)
         translator = open_model(model, choice).translator.to(language, source_lang)
-        translator.warn_long_lines(sources, str(source))
-        hypotheses = translator.best(sources, search_options(configs[path], method or "beam"))
+        translator.warn_long_lines(text.sources, str(source))
+        hypotheses = translator.best(text.sources, search_options(configs[path], method or "beam"))
         systems[path] = System(str(path), hypotheses)
-    tokenize = next((config.evaluation.bleu_tokenize for config in configs.values()), "auto")
-    text, ordered = EvalText(language, sources, references), [systems[path] for path in paths]
-    return _checked(Comparison(text, ordered, bleu_tokenizer(tokenize, language)))
+    return Comparison(replace(text, target_lang=language), [systems[path] for path in paths], tokenize)
 
 
 def _refuse_options(options: dict[str, object]) -> None:
@@ -141,23 +137,16 @@ def _read(path: Path) -> list[str]:
     return nfc_lines(read_lines(path), path)
 
 
-def _checked(comparison: Comparison) -> Comparison:
-    """Return the comparison if its texts are aligned and long enough to test."""
-    expected = len(comparison.text.references)
-    for system in comparison.systems:
-        _require_aligned(system, expected)
-    refuse_missing_tokenizer(comparison.tokenize)
+def _check(text: EvalText, systems: Iterable[System], tokenize: str) -> None:
+    """Refuse translations that are not aligned with the text, one too short to test, and an unusable tokenizer."""
+    expected = len(text.references)
+    for system in systems:
+        if len(system.hypotheses) != expected:
+            message = f"{system.name}: {len(system.hypotheses)} translations, but the reference has {expected} lines"
+            raise InputError(message, "line n of each must belong to line n of the reference")
+    refuse_missing_tokenizer(tokenize)
     if expected < 2:
         raise InputError("a single sentence is too little to compare systems on", "give a larger test set")
-    return comparison
-
-
-def _require_aligned(system: System, expected: int) -> None:
-    if len(system.hypotheses) != expected:
-        raise InputError(
-            f"{system.name}: {len(system.hypotheses)} translations, but the reference has {expected} lines",
-            "line n of each must belong to line n of the reference",
-        )
 
 
 @dataclass(frozen=True)
@@ -165,8 +154,7 @@ class _StoredTestSet:
     """The translations of a test set that `mt eval` or a training stored in a run folder."""
 
     path: Path  # as the user wrote it
-    folder: Path
-    test_set: str
+    stem: Path  # of its files
     texts: dict[str, EvalText]  # by direction, still without sentences
     methods: list[str]
     config: Config
@@ -193,14 +181,14 @@ class _StoredTestSet:
             raise InputError(f"{file}: not a score file of `mt eval`", hint)
         methods = list(dict.fromkeys(method for method, _, _ in results))
         texts = {direction(*languages): EvalText(languages[1], [], [], languages[0]) for _, *languages in results}
-        return cls(path, run.scores, test_set, texts, methods, config)
+        return cls(path, run.scores / test_set, texts, methods, config)
 
     def text(self, name: str) -> EvalText:
         return replace(self.texts[name], sources=self.lines(name, "source"), references=self.lines(name, "reference"))
 
     def lines(self, name: str, suffix: str) -> list[str]:
         language = f".{name}" if len(self.texts) > 1 else ""
-        return _read(self.folder / f"{self.test_set}{language}.{suffix}")
+        return _read(Path(f"{self.stem}{language}.{suffix}"))
 
 
 def _not_scored(path: Path, file: Path, test_set: str, data: DataConfig) -> InputError:

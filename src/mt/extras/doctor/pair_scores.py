@@ -19,7 +19,7 @@ from mt.console import table
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import bitexts_of
 from mt.extras.doctor.findings import Chunk, ChunkResult
-from mt.extras.doctor.rules import BIT
+from mt.extras.doctor.rules import BIT, SELECTING
 from mt.extras.doctor.scoring import RANDOM_LINE, RAW_COLUMNS
 from mt.storage import atomic
 from mt.storage.manifest import sha256
@@ -27,8 +27,6 @@ from mt.storage.output_path import refuse_inputs, require_writable
 
 RAW, TABLE, SUMMARY = "features.tsv", "scores.tsv", "scores.json"
 _MARK = ".mt-data-score"  # an empty file in every folder of scores, finished or not
-# Those by which pairs can be selected, higher is better; then others.
-SELECTING = ("score", "dual", "contrast", "lexicon", "source_language", "target_language", "similarity")
 COLUMNS = (*SELECTING, "forward", "backward", "ratio")
 
 _EVIDENCE = ("forward_contrast", "backward_contrast", "lexicon", "similarity")

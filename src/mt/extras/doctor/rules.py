@@ -1,6 +1,11 @@
 """Rules of the corpus check: name, severity and advice of each."""
 
 from dataclasses import dataclass
+from typing import Literal, get_args
+
+# Columns of scores by which pairs can be selected, higher is better
+Selecting = Literal["score", "dual", "contrast", "lexicon", "source_language", "target_language", "similarity"]
+SELECTING: tuple[str, ...] = get_args(Selecting)
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
 PREVENTING = ("unreadable", "line-counts")  # rules of which pairs are unread, or misaligned

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from mt.config.base import Section
-from mt.config.loading import Origin, parse_tree, read_limited, report_problems
+from mt.config.loading import Origin, nearest_origin, parse_tree, read_limited, report_problems
 from mt.config.problems import SECTIONS, Problem, explain
 from mt.config.suggestions import similar
 from mt.config.yaml_tree import TreePath, decode_text, parse_yaml
@@ -44,7 +44,7 @@ class Pipeline:
         merged: dict[str, Any] = {}
         for prefix, values in ((("set",), self.file.set), (("steps", name, kind, "set"), settings.set)):
             # `section: {key: ...}` and `section.key` may both be there; what --set gave replaces the file's.
-            entries = sorted(_entries(values), key=lambda entry: self._nearest((*prefix, *entry[0]))[0] == math.inf)
+            entries = sorted(_entries(values), key=lambda entry: self._is_overridden(*prefix, *entry[0]))
             merged |= {".".join(path): value for path, value in entries}
         return merged
 
@@ -55,17 +55,15 @@ class Pipeline:
         for prefix in ((*step, "set"), ("set",)):
             paths = [path for path in ((*prefix, key), (*prefix, section, rest)) if path in self.origins]
             if paths:
-                return max(paths, key=lambda path: self.origins[path][0] == math.inf)
+                return max(paths, key=lambda path: self._is_overridden(*path))
         return (*step, "config")
 
     def origin(self, *path: str | int) -> str:
         """Return file and line of a key, or of the nearest one around it."""
-        return self._nearest(path)[1]
+        return nearest_origin(path, self.origins)[1]
 
-    def _nearest(self, path: TreePath) -> Origin:
-        while path not in self.origins:
-            path = path[:-1]
-        return self.origins[path]
+    def _is_overridden(self, *path: str | int) -> bool:
+        return nearest_origin(path, self.origins)[0] == math.inf
 
 
 def _entries(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:

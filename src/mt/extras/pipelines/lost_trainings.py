@@ -24,30 +24,27 @@ def refuse_lost_trainings(plan: Plan, found: dict[str, State]) -> None:
     Raises:
         InputError: what changed, and what to do.
     """
-    for name, step in plan.steps.items():
-        run = RunDir(step.output)
-        if step.kind != "train" and run.root.is_dir() and (run.config.is_file() or run.checkpoint_steps()):
-            place = plan.pipeline.origin("steps", name)
-            message = f"{place}: {run.root} holds a training, and step {name} is now of the kind {step.kind}"
-            raise InputError(message, f"remove {run.root}, or give the step another name")
     # A training begins after all that it needs, so a new step before it was added since; or its record was deleted.
     is_recorded = has_records(plan)
     for name, step in plan.steps.items():
-        run = RunDir(step.output)
+        run, place = RunDir(step.output), plan.pipeline.origin("steps", name)
+        if step.kind != "train" and run.root.is_dir() and (run.config.is_file() or run.checkpoint_steps()):
+            message = f"{place}: {run.root} holds a training, and step {name} is now of the kind {step.kind}"
+            raise InputError(message, f"remove {run.root}, or give the step another name")
         if step.kind != "train" or found[name] == "done" or not run.checkpoint_steps():
             continue
-        place = f"{plan.pipeline.origin('steps', name)}: step {name}"
-        for other in filter(plan.upstream(name).__contains__, plan.steps):
+        for other in filter(plan.upstream[name].__contains__, plan.steps):
             is_added = found[other] == "new" and is_recorded and not plan.steps[other].output.exists()
             is_changed = found[other] == "changed" and not _keeps_its_model(plan, plan.steps[other])
             if is_changed or is_added:
                 change = "is new" if is_added else "runs again: its command, input or output has changed"
-                message = f"{place} has a training in {run.root}, and its input, step {other}, {change}"
+                message = f"{place}: step {name} has a training in {run.root}, and its input, step {other}, {change}"
                 raise InputError(message, f"undo that, or remove {run.root} to train again, or rename the pipeline")
         try:
             _refuse_other_settings(plan, step, run, found[name] == "waiting")
         except InputError as error:
-            raise InputError(f"{place}: {error.message}", f"undo the change, or remove {run.root}") from None
+            hint = f"undo the change, or remove {run.root}"
+            raise InputError(f"{place}: step {name}: {error.message}", hint) from None
 
 
 def _keeps_its_model(plan: Plan, step: Step) -> bool:

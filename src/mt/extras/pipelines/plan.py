@@ -93,13 +93,9 @@ class Plan:
         writer = self.writer(model)
         return writer.config if writer and writer.config else read_config(find_model(model, self.folder))
 
-    def upstream(self, name: str) -> set[str]:
-        """Return the names of all steps that a step depends on."""
-        return self._upstream[name]
-
     @cached_property
-    def _upstream(self) -> dict[str, set[str]]:
-        """The same of all steps."""
+    def upstream(self) -> dict[str, set[str]]:
+        """The names of all steps that each step depends on."""
         found = dict[str, set[str]]()
         for name, step in self.steps.items():  # each after those that it needs
             found[name] = set(step.needs).union(*map(found.__getitem__, step.needs))
@@ -110,8 +106,8 @@ class Plan:
 
         What is done does not matter, so that a step has as many threads, and the same bytes, after a resume.
         """
-        after = sum(name in self.upstream(other) for other in self.steps)
-        at_once = min(jobs, len(self.steps) - len(self.upstream(name)) - after)
+        after = sum(name in self.upstream[other] for other in self.steps)
+        at_once = min(jobs, len(self.steps) - len(self.upstream[name]) - after)
         threads = os.environ.get("OMP_NUM_THREADS", "")
         cores = int(threads) if threads.isdecimal() and int(threads) else usable_cores()
         return max(1, cores // at_once)

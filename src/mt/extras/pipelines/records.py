@@ -20,6 +20,7 @@ from mt.extras.pipelines.plan import Plan, Step
 from mt.storage import atomic, manifest
 from mt.storage.find_model import find_model
 from mt.storage.run_dir import ModelDir, RunDir
+from mt.text.archives import file_state
 
 _PATHS = frozenset("root source target file folder source_file target_file init_from distill_from".split())
 _TEXTS = ("input", "closest_to", "source", "reference", "glossary")  # keys of files
@@ -153,8 +154,7 @@ def input_digest(path: Path) -> str:
 
 def cached_sha256(path: Path) -> str:
     """Return the digest of a file, read again only if it has been replaced or written to."""
-    status = path.stat()
-    return _sha256(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return _sha256(path, *file_state(path))
 
 
 @cache

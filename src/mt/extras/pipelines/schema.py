@@ -18,7 +18,7 @@ from mt.config.base import (
     without_repeats,
 )
 from mt.config.schema import ExportFormat
-from mt.extras.doctor.rules import DROPPABLE
+from mt.extras.doctor.rules import DROPPABLE, Selecting
 
 STEP_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"  # no dot: such names stay free for files beside the steps' folders
 
@@ -63,7 +63,6 @@ def _as_reasons(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-_Column = Literal["score", "dual", "contrast", "lexicon", "source_language", "target_language", "similarity"]
 _Reasons = Annotated[Lines, AfterValidator(_as_reasons)]
 _Metrics = Annotated[
     tuple[Literal["bleu", "chrf", "ter", "comet"], ...],
@@ -111,7 +110,7 @@ class Clean(OnCorpus):
     scores: _Place | None = None
     min_score: float | None = None
     keep_share: Annotated[float, Field(gt=0, le=1)] | None = None
-    by: _Column | None = None
+    by: Selecting | None = None
     keep: _Reasons = ()
     drop: _Reasons = ()
     max_per_template: _Count | None = None
@@ -233,12 +232,6 @@ KINDS: dict[str, type[StepSettings]] = {
 COMMANDS = {kind: (kind,) for kind in KINDS} | {"score": ("data", "score"), "clean": ("data", "clean")}
 
 
-def _step_names(steps: dict[str, Any]) -> dict[str, Any]:
-    if not steps:
-        raise value_error("there is no step in it")
-    return steps
-
-
 class PipelineFile(Section):
     """A pipeline."""
 
@@ -249,5 +242,5 @@ class PipelineFile(Section):
     data.root; null: the current directory, and what each configuration says."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Values for the configurations of all steps, by dotted key; a step's own values override them."""
-    steps: Annotated[dict[str, Any], AfterValidator(_step_names), Field(examples=[{"x": {}}])]
+    steps: Annotated[dict[str, Any], Field(min_length=1, examples=[{"x": {}}])]
     """The steps by name, in any order; each has one key, the kind of step, with the keys of that kind."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, DataConfig, FromTrain, is_synthetic
 from mt.console import duration, log
-from mt.data.prepare import input_digests
+from mt.data.prepare import back_translation_error, input_digests
 from mt.data.split import MAX_HELD_OUT
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError, MachineError
@@ -23,7 +23,6 @@ from mt.storage import lock as run_lock
 from mt.storage.find_model import refuse_pipeline
 from mt.storage.run_dir import RunDir
 from mt.system.devices import choose_device
-from mt.text.languages import BACK_TRANSLATION_TAG
 from mt.training.checkpoints import Checkpoints
 
 
@@ -116,18 +115,12 @@ def read_texts(data: DataConfig) -> Texts:
 def _refuse_unusable(data: DataConfig, train: CorpusSample, split_off: int) -> None:
     """Refuse what the preparation of the text refuses: nothing to train on, or scoring on back-translations."""
     if train.clean <= split_off:
-        raise InputError(
-            f"data.train: no sentence pair in it when {split_off} for validation and test are split off",
-            "name files of their own for these",
-        )
+        message = f"data.train: no sentence pair in it when {split_off} for validation and test are split off"
+        raise InputError(message, "name files of their own for these")
     refuse_missing_directions(data, train.clean_pairs)
     for source, back_translated in zip(data.train, train.back_translated, strict=True):
         if split_off and back_translated and not is_synthetic(source):
-            raise InputError(
-                f"data.train: {source.name}: back-translated text ({BACK_TRANSLATION_TAG}) could be split off for "
-                "validation or test",
-                "add `synthetic: true` to this source, or name files of their own for these",
-            )
+            raise back_translation_error(source.name)
 
 
 def _text_rows(texts: Texts, measured: Measurements) -> dict[str, str]:

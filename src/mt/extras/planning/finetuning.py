@@ -118,7 +118,7 @@ def draft_finetuning(options: InitOptions, schema: str) -> tuple[str, str]:
     start, texts = Start.find(options.start), read_texts(options)
     if options.general:
         refuse_unusable(texts.general, options.general[0], 1)
-    if options.valid and texts.valid is not None:  # the model is scored on it
+    if texts.valid is not None:  # the model is scored on it
         refuse_unusable(texts.valid, options.valid[0], 1)
     number, general = sum(texts.pairs), texts.general.clean
     share = options.general_share if general else 0.0

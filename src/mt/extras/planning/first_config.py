@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from mt.bundle.pretrained import Pretrained
-from mt.config import Config, parse_config
+from mt.config import Config
 from mt.console import duration, log
 from mt.errors import InputError
 from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, sample_held_out, train_on_sample
@@ -87,11 +87,9 @@ def draft_config(options: InitOptions, schema: str) -> tuple[str, str]:
     inputs = texts.inputs
     template = ConfigTemplate(options.name, options.data_choices(inputs.held_out), tokenizer_choices(inputs), inputs)
     shape, length, measured = _fit_to_time(template, sum(texts.pairs), texts.valid_pairs)
-    header, summary = describe(template.config(shape, length), texts, measured, schema)
     template = replace(template, inputs=with_precision(inputs, measured))
-    text = template.text(shape, length, header)
-    parse_config(text, "the text that mt init has written")
-    return text, summary
+    header, summary = describe(template.config(shape, length), texts, measured, schema)
+    return template.text(shape, length, header), summary
 
 
 def describe(config: Config, texts: Texts, measured: Measurements, schema: str) -> tuple[list[str], str]:

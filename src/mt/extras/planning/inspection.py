@@ -13,7 +13,7 @@ from mt.console import log
 from mt.data.bilingual import read_units
 from mt.data.named_corpora import opus_archive
 from mt.data.paired_texts import names_in, text_pairs
-from mt.data.tables import read_cells, table_rows
+from mt.data.tables import first_line, read_cells, table_rows
 from mt.errors import InputError
 from mt.extras.planning.init_options import Decide, Given, Source
 from mt.extras.planning.table_style import NAMED_ROLES, has_header, language_code, table_style
@@ -177,7 +177,7 @@ def _keys(path: Path, kind: str) -> list[str]:
         try:
             fields = {each.name: each.type for each in parquet.read_schema(path)}
         except (ArrowException, OSError) as error:
-            raise InputError(f"{path}: cannot be read as Parquet: {str(error).splitlines()[0][:300]}") from None
+            raise InputError(f"{path}: cannot be read as Parquet: {first_line(error)}") from None
         nested = fields.get("translation")
         return [each.name for each in nested] if nested is not None and types.is_struct(nested) else list(fields)
     row = next((row for _, row in table_rows(path, TableFile(file=str(path)), ("", ""), raise_issue)), None)
