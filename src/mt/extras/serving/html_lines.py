@@ -49,7 +49,7 @@ _ENDED_BY = {name: {"p"} for name in _BLOCKS} | {
     "option": {"option"},
 }
 _LISTS = {"ul", "ol", "dl", "table", "select"}  # a nested list does not close the item around it
-VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
+_VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite del dfn em font i ins label mark q s small span strike strong sub sup u".split()
 )
@@ -119,7 +119,7 @@ class OpenElements:
                 self.untranslated.clear()
         elif self._translated and self._translated[-1] in ended:
             self._pop()
-        if name in VOID:
+        if name in _VOID:
             return
         if self.untranslated or is_untranslated:
             self.untranslated.append(name)
