@@ -44,6 +44,7 @@ def test_unclosed_markup_takes_linear_time(unclosed: str) -> None:
         ('<?xml:namespace prefix = o ns = "urn:x" /><p>One</p>', ["One"]),  # of Office, without ?>
         ("<?php if (a > b) echo 1 ?><p>One</p><p>a <? b</p><p>c</p>", ["One", "a <? b", "c"]),
         ("<!--><p>One</p><!---><p>Two</p>", ["One", "Two"]),  # empty comments
+        ("<p title=it's>One</p><code class=/x/>two</code>", ["it's", "One"]),  # values without quotation marks
     ],
 )
 def test_a_tag_ends_before_the_next_but_not_before_the_code_of_a_template(page: str, texts: list[str]) -> None:

@@ -103,6 +103,7 @@ def translated(html: str) -> str:
         ("<p a = 'x>y' b>a b</p>", "<p a = 'x>y' b>B A</p>"),
         ("<i disabled/>a b", "<i disabled/>B A"),
         ("<![CDATA[a <b> c]]>d e", "<![CDATA[a <b> c]]>E D"),
+        ("a <b>b</b><?php if (x > y) echo 1 ?>c d", "<b>B</b> A<?php if (x > y) echo 1 ?>D C"),
     ],
 )
 def test_tags_go_with_their_words(html: str, expected: str) -> None:

@@ -7,23 +7,17 @@ from typing import Any
 
 from mt.errors import InputError
 from mt.extras.documents.splicing import Span, Spliced
-from mt.extras.serving.html_lines import ATTRIBUTE, INLINE, RAW_ENDS, UNTRANSLATED, VOID, OpenElements, html_lines
+from mt.extras.serving.html_lines import (
+    ATTRIBUTE,
+    INLINE,
+    UNTRANSLATED,
+    OpenElements,
+    html_lines,
+    is_marked,
+    scan_markup,
+)
 
-# What is unclosed ends with the text, and outside of quotes a tag has no `<` that could begin another: otherwise every
-# `<` could cause a search to the end of the text.
-_TOKEN = re.compile(
-    r"""<!--(?:-?>|.*?(?:-->|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<!(?:"[^"]*"|'[^']*'|[^'">])*+[^>]*(?:>|\Z)
-    |<\?(?:(?:php\b|=).*?(?:\?>|\Z)|(?:[^<]|<(?!\?))*?\?>|[^<>]*>)  # HTML ends all but PHP at the first `>`
-    |<(?P<close>/?)(?P<name>[a-zA-Z_][^\s/<>"']*+)(?P<rest>(?:"[^"]*"|'[^']*'|[^'"<>]|<(?![a-zA-Z_/!]))*?)(?P<empty>/?)>""",
-    re.DOTALL | re.VERBOSE,
-)
 _TEXT_ATTRIBUTES = frozenset({"alt", "title", "placeholder", "aria-label"})
-# Elements marked as not to be translated; in OpenDocument, by a style of code.
-_MARKED = re.compile(
-    r"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*(?:"[^"]*\bnotranslate\b|'[^']*\bnotranslate\b|notranslate\b)"""
-    r"""|\stext:style-name="(?:Source|Preformatted)_20_Text\"""",
-    re.IGNORECASE,
-)
 # Styles and fonts of code in Word
 _CODE_STYLE = r'<w:[pr]Style\b[^>]*w:val="[^"]*(?:Code|Verbatim|Preformatted|Quelltext|Vorformatiert)'
 _CODE = re.compile(rf'{_CODE_STYLE}|<w:rFonts\b[^>]*"(?:Courier|Consolas|[^"]*\bMono)', re.IGNORECASE)
@@ -79,15 +73,11 @@ class _Scanner:
 
     def scan(self) -> Spliced:
         source, end = self.found.source, 0
-        while token := _TOKEN.search(source, end):
+        for token in scan_markup(source):
             self._text(end, token.start())
             end = token.end()
             if token["name"]:
                 self._tag(token)
-                raw_end = RAW_ENDS.get(token["name"].lower())
-                if raw_end is not None and not token["close"] + token["empty"]:
-                    closing = raw_end.search(source, end)  # quotes before it are no markup
-                    end = closing.start() if closing else len(source)
         self._text(end, len(source))
         self._end_block(len(source), len(source))
         return self.found
@@ -110,11 +100,11 @@ class _Scanner:
     def _tag(self, token: re.Match[str]) -> None:
         markup, closes = self.markup, bool(token["close"])
         name = token["name"] if markup.blocks else token["name"].lower()
-        step = -1 if closes else 0 if token["empty"] or name in VOID else 1
+        step = -1 if closes else 0 if token["empty"] else 1
         if closes:
             self.open.close(name)
         elif not token["empty"]:
-            self.open.open(name, name in markup.skipped or _MARKED.search(token["rest"]) is not None)
+            self.open.open(name, name in markup.skipped or is_marked(token["rest"]))
         if markup.blocks is None:
             self._attributes(token)
             if name not in markup.inline and name not in markup.skipped:
@@ -141,7 +131,7 @@ class _Scanner:
         return "" if re.fullmatch(r"<[\w:]+\s*/?>\s*", formatting) else formatting
 
     def _attributes(self, token: re.Match[str]) -> None:
-        if not self.skipped and not _MARKED.search(token["rest"]):
+        if not self.skipped and not is_marked(token["rest"]):
             for found in ATTRIBUTE.finditer(token["rest"]):
                 if found[1].lower() in _TEXT_ATTRIBUTES and found[2]:
                     start, text = token.start("rest") + found.start(2), found[2]

@@ -25,6 +25,15 @@ _TARGET = "\ue000t"
 _NEVER = 0.0  # score of pieces that no text becomes; any other would change that of unknown characters
 # The library would find these pieces in text, so text is cut inside of their names.
 _LITERALS, _LITERAL_BYTES, _LITERAL_TAGS = r"</(?=s>)|<(?=(?:pad|unk|s)>)", r"|<(?=0x[0-9A-F]{2}>)", r"|<(?=2[\w-]+>)"
+# Of both kinds of tokenizer
+_SETTINGS = {
+    "pad_token": PAD,
+    "bos_token": SOS,  # never in text, but a translation begins with it
+    "unk_token": UNK,
+    "eos_token": EOS,
+    "split_special_tokens": True,  # a literal </s> in a sentence is text
+    "clean_up_tokenization_spaces": False,
+}
 
 
 def is_marian(config: Config, tokenizers: TokenizerPair) -> bool:
@@ -49,12 +58,7 @@ def write_marian_tokenizer(config: Config, tokenizers: TokenizerPair, max_tokens
         "separate_vocabs": not tokenizers.shared,
         "source_lang": config.data.source_lang[0],
         "target_lang": config.data.target_lang[0],
-        "pad_token": PAD,
-        "bos_token": SOS,  # never in text, but a translation begins with it
-        "unk_token": UNK,
-        "eos_token": EOS,
-        "split_special_tokens": True,  # a literal </s> in a sentence is text
-        "clean_up_tokenization_spaces": False,
+        **_SETTINGS,
     }
     atomic.write_json(folder / "tokenizer_config.json", settings)
 
@@ -87,13 +91,8 @@ def tokenizer_config(shift: int, max_source_tokens: int) -> dict[str, Any]:
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_source_tokens,
-        "pad_token": PAD,
-        "unk_token": UNK,
-        "bos_token": SOS,
-        "eos_token": EOS,
         "additional_special_tokens": [_TARGET + special for special in SPECIALS] if shift else [],
-        "split_special_tokens": True,  # a literal </s> in a sentence is text
-        "clean_up_tokenization_spaces": False,
+        **_SETTINGS,
         "padding_side": "right",
         "model_input_names": ["input_ids", "attention_mask"],
     }

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mt.errors import InputError
+from mt.extras.importing.weights import Family
 from mt.model.positions import SinusoidalPositions
 
 SIDES = ("encoder", "decoder")
@@ -18,10 +19,8 @@ _ROTARY_POSITIONS = 512  # of a model that does not say how many; it has no limi
 _ACTIVATIONS = ("relu", None, "silu", "gelu")  # of CTranslate2, by number
 
 
-def describe(
-    folder: Path, tensors: dict[str, Tensor], flags: Mapping[str, float]
-) -> tuple[dict[str, Any], dict[str, Any], bool]:
-    """Return what transformers' config.json would say, keys of our model section, and the order of sinusoids.
+def describe(folder: Path, tensors: dict[str, Tensor], flags: Mapping[str, float]) -> tuple[dict[str, Any], Family]:
+    """Return what transformers' config.json would say, and the architecture.
 
     The flags are `activation`, `num_heads`, `pre_norm`, `scale_embeddings` and `self_attention/rotary_dim` as
     CTranslate2 has them.
@@ -67,7 +66,7 @@ def describe(
         "source_format": "text </s>",
         "embedding_norm": "model.encoder.layernorm_embedding.weight" in tensors,
     }
-    return theirs, ours | ({"activation": "swiglu"} if is_gated else {}), sines_first
+    return theirs, Family(ours | ({"activation": "swiglu"} if is_gated else {}), sines_first=sines_first)
 
 
 def _refuse_others(folder: Path, heads: int, d_model: int, scale: float, rotary: float | None) -> None:

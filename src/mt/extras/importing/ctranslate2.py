@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from mt.extras.importing.arrays import SIDES, add_start, describe
 from mt.extras.importing.huggingface import TAGGED, Description, Languages, own_plan
 from mt.extras.importing.safe_tensors import Tensors, read_mapping
 from mt.extras.importing.vocabularies import marian_vocabulary, multilingual_vocabulary
-from mt.extras.importing.weights import Family, Plan
+from mt.extras.importing.weights import Plan
 from mt.storage.run_dir import tokenizer_names
 
 Array = np.ndarray[Any, Any]
@@ -74,7 +75,7 @@ def read_ctranslate2(folder: Path, name: str, languages: Languages) -> tuple[Pla
         raise InputError(f"{folder / 'config.json'}: layer_norm_epsilon is not {_EPSILON}, as ours is")
     shared, names = (folder / "shared_vocabulary.json").is_file(), ("source_vocabulary.json", "target_vocabulary.json")
     pieces = [_pieces(folder / each) for each in (("shared_vocabulary.json",) * 2 if shared else names)]
-    theirs, ours, sines_first = describe(folder, tensors, flags)
+    theirs, family = describe(folder, tensors, flags)
     if (folder / OWN).is_dir():
         plan = own_plan(folder, sines_first=False)
         if [tokenizer.tokens(range(tokenizer.vocab_size)) for tokenizer in plan.tokenizers] != pieces:
@@ -85,7 +86,7 @@ def read_ctranslate2(folder: Path, name: str, languages: Languages) -> tuple[Pla
         raise InputError(message, "copy the whole folder, or export the model again")
     if shared and (found := multilingual_vocabulary(folder, pieces[0])):
         vocabulary, theirs["model_type"] = found
-        ours |= TAGGED
+        family = replace(family, model={**family.model, **TAGGED})
         theirs["eos_token_id"] = vocabulary.pieces[0].get("</s>")
         # The first mBART has 25 languages and begins with one. The converter may take mBART-50 for it.
         if settings.get("decoder_start_token") == "</s>" or len(vocabulary.tags) > 25:
@@ -97,7 +98,6 @@ def read_ctranslate2(folder: Path, name: str, languages: Languages) -> tuple[Pla
         source, target = ({piece: i for i, piece in enumerate(each)} for each in pieces)
         models = folder / "source.spm", folder / "target.spm"
         vocabulary = marian_vocabulary(models, source, None if shared else target)
-    family = Family(ours, sines_first=sines_first)
     plan = Description(folder, name, theirs, {}, vocabulary, family).plan(languages)
     return plan, Tensors(folder, tensors)
 

@@ -23,7 +23,7 @@ from mt.extras.importing.arrays import SIDES, add_start, describe
 from mt.extras.importing.huggingface import Description, Languages
 from mt.extras.importing.safe_tensors import COPY_AGAIN, Tensors, read_mapping
 from mt.extras.importing.vocabularies import marian_vocabulary
-from mt.extras.importing.weights import Family, Plan
+from mt.extras.importing.weights import Plan
 from mt.model.positions import SinusoidalPositions
 from mt.text.languages import base_language
 
@@ -87,12 +87,12 @@ def read_marian(path: Path, name: str, languages: Languages) -> tuple[Plan, Tens
     config = arrays.pop(_CONFIG, np.zeros(0, np.int8)).tobytes().rstrip(b"\0")
     flags = _settings(path, config)
     tensors = _weights(path, arrays)
-    theirs, ours, _ = describe(path, tensors, flags)
+    theirs, family = describe(path, tensors, flags)
     models, (source, target) = _vocabularies(folder, languages)
     add_start(tensors, theirs, len(target))
     ids = [{piece: i for i, piece in enumerate([*pieces, "<pad>"])} for pieces in (source, target)]
     vocabulary = marian_vocabulary(models, ids[0], None if source == target else ids[1])
-    return Description(folder, name, theirs, {}, vocabulary, Family(ours)).plan(languages), Tensors(path, tensors)
+    return Description(folder, name, theirs, {}, vocabulary, family).plan(languages), Tensors(path, tensors)
 
 
 def _load(path: Path) -> dict[str, np.ndarray[Any, Any]]:

@@ -5,7 +5,7 @@ import os
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ class Tensors:
 
     folder: Path  # for messages
     by_name: Mapping[str, Tensor]
+    names_read: set[str] = field(default_factory=set)
 
     def read(self, name: str, shape: Sequence[int]) -> Tensor:
         """Return a tensor in float32.
@@ -63,6 +64,7 @@ class Tensors:
         tensor = self.by_name.get(name)
         if tensor is None:
             raise InputError(f"{self.folder}: the tensor '{name}' is missing")
+        self.names_read.add(name)
         if tuple(tensor.shape) != tuple(shape):
             message = f"'{name}' has shape {list(tensor.shape)}, but {list(shape)} is expected by its configuration"
             raise InputError(f"{self.folder}: {message}")

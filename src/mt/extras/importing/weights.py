@@ -74,13 +74,12 @@ def read_weights(tensors: Tensors, plan: Plan, model: TranslationModel) -> dict[
     dimensions = torch.arange(shape.d_model)
     if shape.positions == "sinusoidal" and plan.family.sines_first:
         dimensions = torch.cat([dimensions[::2], dimensions[1::2]]).argsort()
-    weights, read = {}, set()
-    for name, parameter in model.named_parameters():
-        weight, origins = _read(tensors, plan, name, parameter.shape)
-        weights[name] = permute_d_model(name, weight, dimensions)
-        read |= origins
+    weights = {
+        name: permute_d_model(name, _read(tensors, plan, name, parameter.shape), dimensions)
+        for name, parameter in model.named_parameters()
+    }
     aliases = {f"{name}.weight" for name in (_SHARED if shape.tie_embeddings else _SHARED[:1])}
-    for name in sorted(tensors.by_name.keys() - read - aliases):
+    for name in sorted(tensors.by_name.keys() - tensors.names_read - aliases):
         if plan.exact and name.endswith(".bias") and tensors.by_name[name].any():
             message = f"{tensors.folder}: {name!r:.100} is not zero, but the model was trained with model.bias: false"
             raise InputError(message, "train it without biases, or export a model that has them")
@@ -89,26 +88,25 @@ def read_weights(tensors: Tensors, plan: Plan, model: TranslationModel) -> dict[
     return weights
 
 
-def _read(tensors: Tensors, plan: Plan, name: str, shape: Sequence[int]) -> tuple[Tensor, set[str]]:
-    """Return one of our weights, its dimensions in their order, and the names of the tensors it was made of."""
+def _read(tensors: Tensors, plan: Plan, name: str, shape: Sequence[int]) -> Tensor:
+    """Return one of our weights, with its dimensions in their order."""
     module, _, kind = name.rpartition(".")
     side, _, part = module.partition("_embedding.")
     if part == "positions":
         if plan.family.sinusoids is not None:
-            return plan.family.sinusoids(*shape), set()
-        their, offset = f"model.{_SIDES[side]}.embed_positions.weight", plan.family.offset
-        return tensors.read(their, (shape[0] + offset, shape[1]))[offset:], {their}
+            return plan.family.sinusoids(*shape)
+        offset = plan.family.offset
+        return tensors.read(f"model.{_SIDES[side]}.embed_positions.weight", (shape[0] + offset, shape[1]))[offset:]
     if part == "norm":
-        their = f"model.{_SIDES[side]}.layernorm_embedding.{kind}"
-        return tensors.read(their, shape), {their}
+        return tensors.read(f"model.{_SIDES[side]}.layernorm_embedding.{kind}", shape)
     if part == "tokens" or module == "output":
         return _rows(tensors, plan, side if part else "output", kind, shape)
-    names = [f"{each}.{kind}" for each in huggingface_names(module)]
+    names = huggingface_names(module)
     own = (shape[0] // len(names), *shape[1:])
-    return torch.cat([tensors.read(each, own) for each in names]), set(names)
+    return torch.cat([tensors.read(f"{each}.{kind}", own) for each in names])
 
 
-def _rows(tensors: Tensors, plan: Plan, side: str, kind: str, shape: Sequence[int]) -> tuple[Tensor, set[str]]:
+def _rows(tensors: Tensors, plan: Plan, side: str, kind: str, shape: Sequence[int]) -> Tensor:
     """Return the rows of our ids in a matrix of their embeddings or output, or in the output's bias."""
     is_source = side == "source"
     rows, count = (plan.source_rows if is_source else plan.target_rows), plan.vocab_sizes[not is_source]
@@ -117,11 +115,11 @@ def _rows(tensors: Tensors, plan: Plan, side: str, kind: str, shape: Sequence[in
         bias = tensors.read("final_logits_bias", (1, count))[0][rows] if has_bias else torch.zeros(len(rows))
         if not plan.exact:
             bias[SOS_ID] = NEVER
-        return bias, {"final_logits_bias"}
+        return bias
     own = {"source": "model.encoder.embed_tokens", "target": "model.decoder.embed_tokens", "output": "lm_head"}[side]
     others: Sequence[str] = () if side == "output" else _SHARED[:1]
     if plan.tied and (plan.one_matrix or not is_source):
         others = _SHARED if plan.one_matrix else _TIED_TARGET
     names = [f"{each}.weight" for each in (own, *others)]
     name = next((each for each in names if each in tensors.by_name), names[0])
-    return tensors.read(name, (count, shape[1]))[rows], {name}
+    return tensors.read(name, (count, shape[1]))[rows]

@@ -15,17 +15,25 @@ from typing import NamedTuple
 
 from mt.extras.serving.markup import Element, Line
 
-# Outside of quotes no tag contains `<`, so an unclosed tag does not cause a search to the end of the text.
+# What is unclosed ends with the text, and outside of quotes a tag has no `<` that could begin another: otherwise every
+# `<` could cause a search to the end of the text.
 _MARKUP = re.compile(
-    r"<!--(?:-?>|.*?(?:-->|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^<>]*>"
-    r"|</?[A-Za-z](?:[^<>\"'=]++|=\s*+(?:[^\s\"'<>][^\s<>]*+)?|\"[^\"]*\"|'[^']*')*+>",
-    re.DOTALL,
+    r"""<!--(?:-?>|.*?(?:-->|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<!(?:"[^"]*"|'[^']*'|[^'">])*+[^>]*(?:>|\Z)
+    |<\?(?:(?:php\b|=).*?(?:\?>|\Z)|(?:[^<]|<(?!\?))*?\?>|[^<>]*>)  # HTML ends all but PHP at the first `>`
+    |<(?P<close>/?)(?P<name>[a-zA-Z_][^\s/<>"']*+)
+    (?P<rest>(?:[^<>"'=/]++|/(?!>)|=\s*+(?:[^\s"'<>][^\s<>]*+)?|"[^"]*"|'[^']*'|<(?![a-zA-Z_/!]))*+)(?P<empty>/?)>""",
+    re.DOTALL | re.VERBOSE,
 )
-_TAG = re.compile(r"<(/?)([A-Za-z][^\s/>]*)(.*)>", re.DOTALL)
 ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>][^\s<>]*))?")
+# Words of attributes that mark an element as not to be translated; in OpenDocument, a style of code
+_MARKS = {
+    "translate": {"no"},
+    "class": {"notranslate"},
+    "text:style-name": {"source_20_text", "preformatted_20_text"},
+}
 UNTRANSLATED = frozenset("script style code pre kbd samp var tt svg math template textarea noscript".split())
 # Raw text elements of the HTML standard: only their own end tag is markup.
-RAW_ENDS = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style", "textarea")}
+_RAW_ENDS = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style", "textarea")}
 # Omitted end tags: the elements that the start tag of another one closes.
 _BLOCKS = set(
     "address article aside blockquote details div dl fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
@@ -41,7 +49,7 @@ _ENDED_BY = {name: {"p"} for name in _BLOCKS} | {
     "option": {"option"},
 }
 _LISTS = {"ul", "ol", "dl", "table", "select"}  # a nested list does not close the item around it
-VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
+_VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite del dfn em font i ins label mark q s small span strike strong sub sup u".split()
 )
@@ -111,7 +119,7 @@ class OpenElements:
                 self.untranslated.clear()
         elif self._translated and self._translated[-1] in ended:
             self._pop()
-        if name in VOID:
+        if name in _VOID:
             return
         if self.untranslated or is_untranslated:
             self.untranslated.append(name)
@@ -135,53 +143,47 @@ class OpenElements:
         return name
 
 
-def _tokens(text: str) -> Iterator[_Token]:
-    elements, position = OpenElements(), 0
+def scan_markup(text: str) -> Iterator[re.Match[str]]:
+    """Yield tags, with the groups `close`, `name`, `rest` and `empty`, comments and other markup."""
+    position = 0
     while match := _MARKUP.search(text, position):
-        if match.start() > position:
-            yield _Token("verbatim" if elements.untranslated else "text", text[position : match.start()])
-        depth = len(elements.untranslated)
-        yield _markup(match[0], elements)
+        yield match
         position = match.end()
-        if len(elements.untranslated) > depth and elements.untranslated[-1] in RAW_ENDS:
-            end = RAW_ENDS[elements.untranslated[-1]].search(text, position)
-            start, position = position, end.start() if end else len(text)
-            if position > start:
-                yield _Token("verbatim", text[start:position])
-    if position < len(text):
-        yield _Token("verbatim" if elements.untranslated else "text", text[position:])
+        raw_end = _RAW_ENDS.get((match["name"] or "").lower())
+        if raw_end is not None and not match["close"] + match["empty"]:
+            end = raw_end.search(text, position)  # quotes before it are no markup
+            position = end.start() if end else len(text)
 
 
-def _markup(markup: str, elements: OpenElements) -> _Token:
+def is_marked(attributes: str) -> bool:
+    """Return True if the attributes of a tag say that its element is not translated."""
+    return any(
+        not _MARKS.get(match[1].lower(), set()).isdisjoint((match[2] or "").strip("\"'").lower().split())
+        for match in ATTRIBUTE.finditer(attributes)
+    )
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    elements, end = OpenElements(), 0
+    for markup in scan_markup(text):
+        if markup.start() > end:
+            yield _Token("verbatim" if elements.untranslated else "text", text[end : markup.start()])
+        name = (markup["name"] or "").lower()
+        yield _Token(_kind(name, markup, elements), markup[0], name)
+        end = markup.end()
+    if end < len(text):
+        yield _Token("verbatim" if elements.untranslated else "text", text[end:])
+
+
+def _kind(name: str, markup: re.Match[str], elements: OpenElements) -> str:
     """Classify a piece of markup and update the open elements."""
-    verbatim = _Token("verbatim", markup)
-    tag = _TAG.fullmatch(markup)
-    if tag is None:
-        is_comment = markup.startswith("<!--")
-        return _Token("void", markup) if is_comment and not elements.untranslated else verbatim
-    name, is_empty, was_untranslated = tag[2].lower(), False, bool(elements.untranslated)
-    if tag[1]:
+    was_untranslated, is_empty = bool(elements.untranslated), bool(markup["empty"]) and not markup["close"]
+    if markup["close"]:
         elements.close(name)
-        if was_untranslated:
-            return verbatim
-    else:
-        attributes, is_empty = _attributes(tag[3])
-        if not is_empty:
-            refused = attributes.get("translate", "").lower() == "no"
-            refused |= "notranslate" in attributes.get("class", "").lower().split()
-            elements.open(name, refused or name in UNTRANSLATED)
-    if elements.untranslated:
-        return verbatim
-    if name in ("img", "wbr") or (is_empty and name in INLINE):
-        return _Token("void", markup)
-    return _Token("close" if tag[1] else "open", markup, name) if name in INLINE else verbatim
-
-
-def _attributes(text: str) -> tuple[dict[str, str], bool]:
-    """Parse a tag's attributes; the flag is True if it ends with a slash that is not part of an unquoted value."""
-    attributes: dict[str, str] = {}
-    end = 0
-    for match in ATTRIBUTE.finditer(text):
-        attributes.setdefault(match[1].lower(), (match[2] or "").strip("\"'"))
-        end = match.end()
-    return attributes, text.endswith("/", end)
+    elif name and not is_empty:
+        elements.open(name, name in UNTRANSLATED or is_marked(markup["rest"]))
+    if elements.untranslated or (markup["close"] and was_untranslated):
+        return "verbatim"
+    if name in ("img", "wbr") or (is_empty and name in INLINE) or markup[0].startswith("<!--"):
+        return "void"
+    return "verbatim" if name not in INLINE else "close" if markup["close"] else "open"
