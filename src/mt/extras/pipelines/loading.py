@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from mt.config.base import Section
 from mt.config.loading import Origin, parse_tree, read_limited, report_problems
-from mt.config.problems import SECTIONS, Problem, explain
+from mt.config.problems import SECTIONS, Problem, entries, explain
 from mt.config.suggestions import similar
 from mt.config.yaml_tree import TreePath, decode_text, parse_yaml
 from mt.errors import InputError, MtError
@@ -44,8 +44,8 @@ class Pipeline:
         merged: dict[str, Any] = {}
         for prefix, values in ((("set",), self.file.set), (("steps", name, kind, "set"), settings.set)):
             # `section: {key: ...}` and `section.key` may both be there; what --set gave replaces the file's.
-            entries = sorted(_entries(values), key=lambda entry: self._nearest((*prefix, *entry[0]))[0] == math.inf)
-            merged |= {".".join(path): value for path, value in entries}
+            found = sorted(entries(values), key=lambda entry: self._nearest((*prefix, *entry[0]))[0] == math.inf)
+            merged |= {".".join(path): value for path, value in found}
         return merged
 
     def set_path(self, name: str, key: str) -> TreePath:
@@ -66,15 +66,6 @@ class Pipeline:
         while path not in self.origins:
             path = path[:-1]
         return self.origins[path]
-
-
-def _entries(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the values of `set` with their paths, those of sections one by one."""
-    for key, value in values.items():
-        if key in SECTIONS and isinstance(value, Mapping):
-            yield from (((key, name), each) for name, each in value.items())
-        else:
-            yield (key,), value
 
 
 def is_pipeline(path: Path) -> bool:
