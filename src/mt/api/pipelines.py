@@ -78,8 +78,10 @@ def run_pipeline(
         raise InputError("a pipeline starts its processes itself", "start it without torchrun")
     plan, found = _checked(config, overrides, runs)
     if only is not None:
-        missing = [name for name in _step(plan, only).needs if found[name] != "done"]
-        if missing:
+        if only not in plan.steps:
+            suggestions = similar(only, plan.steps) or list(plan.steps)
+            raise InputError(f"--step {only}: there is no such step", f"one of {', '.join(suggestions)}")
+        if missing := [name for name in plan.steps[only].needs if found[name] != "done"]:
             raise InputError(f"step {only} needs {', '.join(missing)}", "run these first")
     _refuse_unusable_devices(plan, _pending(found) if only is None else [only])
     if only is None and _pending(found):
@@ -129,13 +131,6 @@ def slurm_script(config: str | Path, overrides: Sequence[str] = (), runs: str | 
     """Return a shell script that submits the steps that are not done as jobs of Slurm."""
     plan, found = _checked(config, overrides, runs)
     return results.slurm_script(plan, tuple(overrides), Path(runs), _pending(found))
-
-
-def _step(plan: Plan, name: str) -> Step:
-    if name not in plan.steps:
-        suggestions = similar(name, plan.steps) or list(plan.steps)
-        raise InputError(f"--step {name}: there is no such step", f"one of {', '.join(suggestions)}")
-    return plan.steps[name]
 
 
 def _check_search(plan: Plan, step: Step) -> None:
