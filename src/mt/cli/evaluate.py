@@ -50,10 +50,12 @@ def evaluate_command(tune_length_penalty: bool, perturb: bool, as_json: bool, **
         contradict(tune_length_penalty and given["length_penalty"] is not None, _TUNING, "--length-penalty")
         for name in ("sample", "mbr", "output", "metrics", "comet_model", "glossary", "keep"):
             contradict(bool(given.pop(name)), option, options.spelled(name))
-        scores = score(**given, request=options.pop_search(given))
+        request = options.pop_search(given)
+        scores = score(**given, request=request)
         print_result(json.dumps(scores.json) if as_json else scores.table)
         return
-    evaluation = api.evaluate(**given, request=options.pop_search(given))
+    request = options.pop_search(given)
+    evaluation = api.evaluate(**given, request=request)
     try:
         # Printed first: an unwritable folder must not cost the scores, nor a closed pipe the files.
         result = evaluation.as_dict()
