@@ -51,30 +51,24 @@ __all__ = [
     "train",
 ]
 
-_HOMES = {
-    "Evaluation": "evaluation",
-    "ScoreTable": "evaluation",
-    "evaluate": "evaluation",
-    "evaluate_robustness": "evaluation",
-    "export": "conversion",
-    "import_model": "conversion",
-    "Run": "runs",
-    "list_runs": "runs",
-    "run_pipeline": "pipelines",
-    "check_corpus": "corpora",
-    "clean_corpus": "corpora",
-    "score_corpus": "corpora",
-    "synthesize": "synthesis",
-    "train": "training",
-    "Translation": "search",
-    "Translator": "translation",
-    "load": "loading",
+_MODULES = {
+    "conversion": ("export", "import_model"),
+    "corpora": ("check_corpus", "clean_corpus", "score_corpus"),
+    "evaluation": ("Evaluation", "ScoreTable", "evaluate", "evaluate_robustness"),
+    "loading": ("load",),
+    "pipelines": ("run_pipeline",),
+    "runs": ("Run", "list_runs"),
+    "search": ("Translation",),
+    "synthesis": ("synthesize",),
+    "training": ("train",),
+    "translation": ("Translator",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"mt.api.{_HOMES[name]}"), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"mt.api.{module}"), name)
     raise AttributeError(f"module 'mt' has no attribute {name!r}")
 
 

@@ -15,7 +15,7 @@ import mt
 from command import mt as command
 from conftest import TWO_LANGUAGES
 from mt.api.runs import Run, next_command
-from mt.api.training import _flat, _json, read_config
+from mt.api.training import _arguments, read_config
 from mt.config import PairFiles
 from mt.storage.run_dir import RunDir
 
@@ -71,8 +71,7 @@ def test_values_of_sections_are_merged_and_others_replaced() -> None:
     data |= {"valid": {"file": "a.csv", "delimiter": ";"}}
     valid = MappingProxyType({"source": "c", "target": "d"})
     changed: dict[str, Any] = {"training": {}, "data": {"valid": valid}, "model": MappingProxyType({"d_ff": 8})}
-    overrides = [f"{key}={_json(value)}" for key, value in _flat(changed)]
-    config = read_config({"name": "x", "data": data, "training": {"max_steps": 7}}, overrides)
+    config = read_config({"name": "x", "data": data, "training": {"max_steps": 7}}, _arguments(changed))
     assert (config.training.max_steps, config.model.d_ff) == (7, 8)
     assert config.data.valid == (PairFiles(source="c", target="d"),)
 

@@ -47,9 +47,9 @@ def read_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Pat
 
 def show_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs", jobs: int = 1) -> str:
     """Return the plan of a pipeline as a table, with estimates for the steps that are not done; run nothing."""
-    plan, found = _checked(config, overrides, runs)
-    _refuse_unusable_devices(plan, _pending(found))
-    return _plan_table(plan, jobs, keep=False, found=found)
+    plan, found, pending = _checked(config, overrides, runs)
+    _refuse_unusable_devices(plan, pending)
+    return _plan_table(plan, found, pending, jobs, keep=False)
 
 
 def run_pipeline(
@@ -76,14 +76,16 @@ def run_pipeline(
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("a pipeline starts its processes itself", "start it without torchrun")
-    plan, found = _checked(config, overrides, runs)
+    plan, found, pending = _checked(config, overrides, runs)
     if only is not None:
-        missing = [name for name in _step(plan, only).needs if found[name] != "done"]
-        if missing:
+        if only not in plan.steps:
+            suggestions = similar(only, plan.steps) or list(plan.steps)
+            raise InputError(f"--step {only}: there is no such step", f"one of {', '.join(suggestions)}")
+        if missing := [name for name in plan.steps[only].needs if found[name] != "done"]:
             raise InputError(f"step {only} needs {', '.join(missing)}", "run these first")
-    _refuse_unusable_devices(plan, _pending(found) if only is None else [only])
-    if only is None and _pending(found):
-        log.info("%s", _plan_table(plan, jobs, keep=True, found=found))
+    _refuse_unusable_devices(plan, pending if only is None else [only])
+    if only is None and pending:
+        log.info("%s", _plan_table(plan, found, pending, jobs, keep=True))
     try:
         execute(plan, jobs, only)
     except StepError:
@@ -93,24 +95,22 @@ def run_pipeline(
     return status_table(plan)
 
 
-def _checked(config: str | Path, overrides: Sequence[str], runs: str | Path) -> tuple[Plan, dict[str, State]]:
-    """Return a plan and the states of its steps; refuse one that would lose a training."""
+def _checked(
+    config: str | Path, overrides: Sequence[str], runs: str | Path
+) -> tuple[Plan, dict[str, State], list[str]]:
+    """Return a plan, the states of its steps, and those that are not done; refuse one that would lose a training."""
     from mt.extras.pipelines.lost_trainings import refuse_lost_trainings
 
     plan = read_plan(config, overrides, runs)
     found = states(plan)
     refuse_lost_trainings(plan, found)
-    return plan, found
+    return plan, found, [name for name, state in found.items() if state != "done"]
 
 
-def _plan_table(plan: Plan, jobs: int, keep: bool, found: dict[str, State]) -> str:
+def _plan_table(plan: Plan, found: dict[str, State], pending: list[str], jobs: int, keep: bool) -> str:
     from mt.extras.pipelines.estimates import estimate_costs
 
-    return plan_table(plan, found, estimate_costs(plan, _pending(found), jobs, keep), jobs)
-
-
-def _pending(found: dict[str, State]) -> list[str]:
-    return [name for name, state in found.items() if state != "done"]
+    return plan_table(plan, found, estimate_costs(plan, pending, jobs, keep), jobs)
 
 
 def _refuse_unusable_devices(plan: Plan, names: Sequence[str]) -> None:
@@ -127,15 +127,8 @@ def pipeline_status(config: str | Path, overrides: Sequence[str] = (), runs: str
 
 def slurm_script(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:
     """Return a shell script that submits the steps that are not done as jobs of Slurm."""
-    plan, found = _checked(config, overrides, runs)
-    return results.slurm_script(plan, tuple(overrides), Path(runs), _pending(found))
-
-
-def _step(plan: Plan, name: str) -> Step:
-    if name not in plan.steps:
-        suggestions = similar(name, plan.steps) or list(plan.steps)
-        raise InputError(f"--step {name}: there is no such step", f"one of {', '.join(suggestions)}")
-    return plan.steps[name]
+    plan, _, pending = _checked(config, overrides, runs)
+    return results.slurm_script(plan, tuple(overrides), Path(runs), pending)
 
 
 def _check_search(plan: Plan, step: Step) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from mt.api.runs import Run
 from mt.config import Config, load_config, parse_config
-from mt.config.problems import SECTIONS
+from mt.config.problems import entries
 from mt.console import log
 from mt.data.prepare import drop_missing_sources
 from mt.errors import InputError, MtError
@@ -42,7 +42,7 @@ def train(config: ConfigLike, *, runs: str | Path = "runs", progress: Listener |
         DivergedError: five updates in a row (21 in fp16) were not finite.
         MachineError: disk, memory, permissions, or no usable checkpoint.
     """
-    return start(config, [f"{key}={_json(value)}" for key, value in _flat(overrides)], Path(runs), progress)
+    return start(config, _arguments(overrides), Path(runs), progress)
 
 
 def start(config: ConfigLike, overrides: list[str], runs: Path, progress: Listener | None = None) -> Run:
@@ -102,13 +102,8 @@ def read_config(config: ConfigLike, overrides: Sequence[str] = ()) -> Config:
     return load_config(Path(config), overrides)
 
 
-def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the values of sections under dotted keys."""
-    for key, value in values.items():
-        if key in SECTIONS and isinstance(value, Mapping):
-            yield from ((f"{key}.{name}", each) for name, each in value.items())
-        else:
-            yield key, value
+def _arguments(values: Mapping[str, Any]) -> list[str]:
+    return [f"{'.'.join(path)}={_json(value)}" for path, value in entries(values)]
 
 
 def _json(value: Any) -> str:

@@ -72,8 +72,8 @@ def languages(context: click.Context, parameter: click.Parameter, incomplete: st
     from mt.storage.find_model import find_model
 
     with contextlib.suppress(MtError, OSError):
-        models = context.params.get("models") or (context.params.get("model"),)
-        folder = find_model(models[0], Path(context.params.get("runs") or "runs"))
+        model = context.params.get("model")
+        folder = find_model(model[0] if isinstance(model, tuple) else model, Path(context.params.get("runs") or "runs"))
         settings = TranslationSettings.read(folder.settings)
         codes = settings.target_langs if parameter.name == "to" else settings.source_langs
         return [CompletionItem(code) for code in codes if code.startswith(incomplete)]

@@ -1,6 +1,5 @@
 """`mt export` and `mt import`: models in the form of other software."""
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -22,7 +21,7 @@ from mt.cli.text import print_result
 @click.option("--to", metavar="LANG", shell_complete=languages, help="Language of --reference, if there are several.")
 @click.option("--from", "source_lang", metavar="LANG", help="Language of --source, where a tag names it.")
 @common_options
-def export_command(format_: str, model: Path | None, output: Path, **options: Any) -> None:
+def export_command(**given: Any) -> None:
     """Write a model for other software.
 
     FORMAT is ctranslate2, huggingface (transformers), onnx (ONNX Runtime) or argos (Argos Translate).
@@ -32,7 +31,7 @@ def export_command(format_: str, model: Path | None, output: Path, **options: An
     """
     from mt.api.conversion import export
 
-    print_result(export(format_, output, model, **options))
+    print_result(export(**given))
 
 
 @click.command(name="import")
@@ -49,7 +48,7 @@ def export_command(format_: str, model: Path | None, output: Path, **options: An
 )
 @click.option("--force", is_flag=True, help="Replace an earlier import.")
 @debug_option
-def import_command(model: str, output: Path, **options: Any) -> None:
+def import_command(**given: Any) -> None:
     """Make a model folder of a model of other software.
 
     MODEL is a Hugging Face folder of MarianMT (OPUS-MT), M2M-100, NLLB, mBART or `mt export huggingface`, or its name
@@ -59,4 +58,4 @@ def import_command(model: str, output: Path, **options: Any) -> None:
     """
     from mt.api.conversion import import_model
 
-    print_result(import_model(model, output, **options))
+    print_result(import_model(**given))

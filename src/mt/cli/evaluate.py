@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mt.cli import options
-from mt.cli.options import ENGINE_OPTIONS, format_type, path_type
+from mt.cli.options import format_type, path_type
 from mt.cli.text import check_output, print_result, writer
 from mt.console import log
 from mt.errors import contradict
@@ -16,6 +16,8 @@ from mt.storage.output_path import require_writable
 
 if TYPE_CHECKING:
     from mt.decoding.scoring import Scored
+
+_TUNING = "--tune-length-penalty"
 
 
 @click.command(name="eval")
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 @options.glossary_options
 @options.mbr_options
 @options.model_options
-def evaluate_command(**given: Any) -> None:
+def evaluate_command(tune_length_penalty: bool, perturb: bool, as_json: bool, **given: Any) -> None:
     """Score a model on a test set, greedy and beam: BLEU with interval and signature, chrF, TER.
 
     With --sample or --mbr, their translations are scored, too.
@@ -39,23 +41,25 @@ def evaluate_command(**given: Any) -> None:
     """
     if given["output"] is not None:
         require_writable(given["output"] / "file", "--output")
-    request = options.search_request(given)
-    from mt.api.evaluation import evaluate, evaluate_robustness, tune_length_penalty
+    from mt.api import evaluation as api
     from mt.api.runs import Run
 
-    chosen = {name: given[name] for name in ("source", "reference", "to", "source_lang", "runs", *ENGINE_OPTIONS)}
-    if given["tune_length_penalty"] or given["perturb"]:
-        _check_excluded(given)
-        score: Any = evaluate_robustness if given["perturb"] else tune_length_penalty
-        scores = score(given["models"] or None, **chosen, request=request)
-        print_result(json.dumps(scores.json) if given["as_json"] else scores.table)
+    if tune_length_penalty or perturb:
+        option, score = ("--perturb", api.evaluate_robustness) if perturb else (_TUNING, api.tune_length_penalty)
+        contradict(tune_length_penalty and perturb, _TUNING, "--perturb")
+        contradict(tune_length_penalty and given["length_penalty"] is not None, _TUNING, "--length-penalty")
+        for name in ("sample", "mbr", "output", "metrics", "comet_model", "glossary", "keep"):
+            contradict(bool(given.pop(name)), option, options.spelled(name))
+        request = options.pop_search(given)
+        scores = score(**given, request=request)
+        print_result(json.dumps(scores.json) if as_json else scores.table)
         return
-    chosen |= {name: given[name] for name in ("metrics", "comet_model", "output", "glossary", "keep")}
-    evaluation = evaluate(given["models"] or None, **chosen, request=request)
+    request = options.pop_search(given)
+    evaluation = api.evaluate(**given, request=request)
     try:
         # Printed first: an unwritable folder must not cost the scores, nor a closed pipe the files.
         result = evaluation.as_dict()
-        print_result(json.dumps(result, ensure_ascii=False) if given["as_json"] else str(evaluation))
+        print_result(json.dumps(result, ensure_ascii=False) if as_json else str(evaluation))
     finally:
         evaluation.write()
     if evaluation.folder is not None:
@@ -63,16 +67,6 @@ def evaluate_command(**given: Any) -> None:
             for line in Run(evaluation.folder.parent).verdict:
                 log.info(line)
         log.info("written: %s; next: mt translate, mt report or mt compare", evaluation.folder / evaluation.name)
-
-
-def _check_excluded(given: dict[str, Any]) -> None:
-    """Refuse options of the usual scores beside those that give a table of their own."""
-    tuning, perturb = "--tune-length-penalty", "--perturb"
-    contradict(given["tune_length_penalty"] and given["perturb"], tuning, perturb)
-    chosen = perturb if given["perturb"] else tuning
-    contradict(chosen == tuning and given["length_penalty"] is not None, tuning, "--length-penalty")
-    for option in ("sample", "mbr", "output", "metrics", "comet_model", "glossary", "keep"):
-        contradict(bool(given[option]), chosen, f"--{option.replace('_', '-')}")
 
 
 @click.command()

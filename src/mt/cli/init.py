@@ -141,14 +141,14 @@ def _convert(like: Path, output: Path | None, force: bool, options: dict[str, An
     from mt.extras.planning.like_config import convert_config
 
     options |= {"held_out": {"valid": [], "test": []}, **_languages(given)}
-    trains = options["train"] or options["opus"]
-    paths = _inspect_training(options, given, asks=False) if trains else []
-    paths += _inspect_held_out(options, given, asks=False)
+    opus, texts = options.pop("opus"), options["train"]
+    if opus or texts:
+        options |= _inspect_training(opus, texts, given)
+    paths = [*chain.from_iterable(texts), *_inspect_held_out(options, given, asks=False)]
     refuse_unused_style(given, paths)
     device = None if options["device"] == "auto" else options["device"]
     decided = {"name": options["name"], "training.device": device, "data.train": options["train"]}
-    decided |= {f"data.{key}": options[key] for key in _KEYS[:2]}
-    decided |= {f"data.{key}": options[key] for key in ("valid", "test")}
+    decided |= {f"data.{key}": options[key] for key in (*_KEYS[:2], "valid", "test")}
     name, text, summary = convert_config(like, {k: v for k, v in decided.items() if v}, f"./{_SCHEMA}")
     path = output or Path(f"{name}.yaml")
     _check_outputs(path, force)
@@ -162,34 +162,28 @@ def _languages(options: dict[str, Any]) -> dict[str, Any]:
 
 def _find_texts(options: dict[str, Any], given: dict[str, Any], asks: bool) -> list[str]:
     """Replace the training texts by sources, complete languages and name, and return the names of files."""
-    texts, opus = list(options["train"]), options["opus"]
-    paths = _inspect_training(options, given, asks)
+    opus, texts = options.pop("opus"), [ask_texts("Training text, {}")] if asks else options["train"]
+    if not texts and not opus:
+        hint = "give the training text and its translation: --train corpus.en corpus.de"
+        raise InputError("--train is missing", hint)
+    options |= _inspect_training(opus, texts, given)
     found = _languages(options)
     _complete_names(options, given, asks)
     chosen = _languages(options)
     if chosen != found:  # they decide which column or file is the source
-        sources = options["train"]
-        options |= {"train": [tuple(paths)] if asks else texts, "opus": opus}
         try:
-            _inspect_training(options, given | chosen, asks=False)
-        except InputError:
+            options |= _inspect_training(opus, texts, given | chosen)
+        except InputError:  # another language than a name says, as `sh` for a text named `.hr`
             if not asks or list(chosen.values()) == [*reversed(found.values())]:
                 raise
-            options["train"] = sources  # another language than a name says, as `sh` for a text named `.hr`
-    return paths
+    return list(chain.from_iterable(texts))
 
 
-def _inspect_training(options: dict[str, Any], given: dict[str, Any], asks: bool) -> list[str]:
-    """Replace the names of `train` and `opus` by sources, and return the names of files."""
+def _inspect_training(opus: Sequence[Any], texts: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the sources of `train`, the texts of folders to hold out, and the languages."""
     from mt.extras.planning.init_options import Given
     from mt.extras.planning.inspection import inspect_opus
 
-    texts, opus = list(options["train"]), options.pop("opus")
-    if asks:
-        texts = [ask_texts("Training text, {}")]
-    if not texts and not opus:
-        hint = "give the training text and its translation: --train corpus.en corpus.de"
-        raise InputError("--train is missing", hint)
     found: list[Found] = []
     for names in [*opus, *texts]:
         first = found[0].languages if found else (None, None)
@@ -197,15 +191,14 @@ def _inspect_training(options: dict[str, Any], given: dict[str, Any], asks: bool
         if len(names) == 3:
             found.append(inspect_opus(names[0], names[1:], Given(**known)))
         else:
-            found.append(_inspect(names, {**given, **known}))
-    options["train"] = list(chain.from_iterable(each.sources for each in found))
-    options["held_out"] = {
-        split: [each.held_out[split] for each in found if split in each.held_out] for split in ("valid", "test")
+            found.append(_inspect(names, given | known))
+    splits = ("valid", "test")
+    languages = zip(_KEYS, found[0].languages, strict=False)
+    return {
+        "train": list(chain.from_iterable(each.sources for each in found)),
+        "held_out": {split: [each.held_out[split] for each in found if split in each.held_out] for split in splits},
+        **{key: given[key] or language for key, language in languages},
     }
-    options["source_lang"], options["target_lang"] = (
-        given[key] or language for key, language in zip(_KEYS, found[0].languages, strict=False)
-    )
-    return list(chain.from_iterable(texts))
 
 
 def _inspect_held_out(options: dict[str, Any], given: dict[str, Any], asks: bool) -> list[str]:
@@ -224,7 +217,7 @@ def _inspect_held_out(options: dict[str, Any], given: dict[str, Any], asks: bool
 
 
 def _one_text(split: str, names: Sequence[str], given: dict[str, Any]) -> "Source":
-    found = _inspect(names, {**given, "split": split})
+    found = _inspect(names, given | {"split": split})
     if len(found.sources) > 1:
         raise InputError(f"--{split} {names[0]}: several texts by their names", "name the two files of one")
     return found.sources[0]

@@ -104,16 +104,16 @@ runs_option = click.option(
 )
 common_options = option_group(runs_option, debug_option)
 model_option = click.option("--model", type=path_type, shell_complete=run_folders, help=MODEL_HELP)
-models_option = click.option(
-    "--model",
-    "models",
-    type=path_type,
-    multiple=True,
-    shell_complete=run_folders,
-    help=MODEL_HELP.replace(".", "; several translate as an ensemble.", 1),
-)
+
+
+def models_option(help_: str) -> Option:
+    """Return --model that may be repeated; the value is None if it is not used."""
+    several: dict[str, Any] = {"multiple": True, "callback": lambda _context, _parameter, models: models or None}
+    return click.option("--model", type=path_type, shell_complete=run_folders, help=help_, **several)
+
+
 search_options = option_group(
-    click.option("--beam", type=click.IntRange(1, 1000), help="Beam size; default: the model's."),
+    click.option("--beam", "beam_size", type=click.IntRange(1, 1000), help="Beam size; default: the model's."),
     click.option("--length-penalty", type=float, help="Length penalty of beam search; default: the model's."),
     click.option("--sample", is_flag=True, help="Sample translations instead of searching for the most likely."),
     click.option("--temperature", type=float, help="With --sample: below 1 favours likely tokens. Default: 1."),
@@ -143,7 +143,14 @@ glossary_options = option_group(
         "--keep", multiple=True, metavar="REGEX", help="Keep such text as it is: 'https?://\\S+'; repeatable."
     ),
 )
-model_options = option_group(from_option, to_option, models_option, search_options, engine_options, common_options)
+model_options = option_group(
+    from_option,
+    to_option,
+    models_option(MODEL_HELP.replace(".", "; several translate as an ensemble.", 1)),
+    search_options,
+    engine_options,
+    common_options,
+)
 
 
 def metrics_option(*known: str) -> Option:
@@ -178,18 +185,19 @@ def spelled(argument: str) -> str:
     return "--beam" if argument == "beam_size" else f"--{argument.replace('_', '-')}"
 
 
-def search_request(options: dict[str, Any], n_best: int = 1) -> "SearchRequest":
-    """Return the search that `search_options` and, if used, --greedy and `mbr_options` ask for.
+def pop_search(options: dict[str, Any], n_best: int = 1) -> "SearchRequest":
+    """Take the options of a search and --greedy out of a command's, and return the search that they ask for.
 
     Raises:
         InputError: they contradict each other, or a value is out of bounds.
     """
     from mt.api.search import Search, SearchRequest
 
-    search, greedy = {"beam_size": options["beam"]}, options.get("greedy", False)
-    search |= {name: options[name] for name in Search.__annotations__ if name in options}
-    contradict(greedy and search["beam_size"] not in (None, 1), "--greedy", "--beam")
-    contradict(greedy and search["sample"], "--greedy", "--sample")
-    contradict(greedy and n_best > 1, "--greedy", "--n-best")
-    contradict(greedy and search.get("mbr") is not None, "--greedy", "--mbr")
-    return SearchRequest.of(search | ({"beam_size": 1} if greedy else {}), n_best, spelled)
+    search: dict[str, Any] = {name: options.pop(name) for name in Search.__annotations__ if name in options}
+    if options.pop("greedy", False):
+        contradict(search["beam_size"] not in (None, 1), "--greedy", "--beam")
+        contradict(search["sample"], "--greedy", "--sample")
+        contradict(n_best > 1, "--greedy", "--n-best")
+        contradict(search.get("mbr") is not None, "--greedy", "--mbr")
+        search["beam_size"] = 1
+    return SearchRequest.of(search, n_best, spelled)

@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from mt.cli import options
-from mt.cli.completion import run_folders
 from mt.cli.options import number, path_type
 from mt.errors import InputError
 
@@ -18,13 +17,8 @@ def _limit(option: str, field: str, default: float, kind: Any, help_: str, **mor
 
 
 @click.command()
-@click.option(
-    "--model",
-    "models",
-    type=path_type,
-    multiple=True,
-    shell_complete=run_folders,
-    help="A run folder or a model folder; may be repeated for other languages. Default: the newest finished run.",
+@options.models_option(
+    "A run folder or a model folder; may be repeated for other languages. Default: the newest finished run."
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0: all interfaces.")
 @click.option("--port", type=click.IntRange(0, 65535), default=5000, show_default=True, help="0 takes a free one.")
@@ -76,7 +70,7 @@ def serve(api_keys: Path | None, suggestions: Path | None, forwarded_allow_ips: 
     terms = glossary_of(given["glossary"], given["keep"])
     bound = listen(given["host"], given["port"])  # before models are loaded: a port in use is reported at once
     choice = options.engine_choice({"engine": "auto", "shortlist": None, **given})
-    directions = open_directions(find_models(given["models"] or None, given["runs"]), choice, terms)
+    directions = open_directions(find_models(given["model"], given["runs"]), choice, terms)
     limits = Limits(**{name: value for name, value in given.items() if name in Limits.__annotations__})
     answer(
         create_app(directions, limits, keys, suggestions),

@@ -1,18 +1,17 @@
 """`mt distill` and `mt backtranslate`: training text that a model writes."""
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from mt.cli import options
-from mt.cli.options import ENGINE_OPTIONS, path_type
+from mt.cli.options import path_type
 from mt.cli.text import print_result, require_utf8
 from mt.errors import InputError, contradict
 from mt.text.languages import BACK_TRANSLATION_TAG
 
 _file_options = options.option_group(
-    click.option("--input", "input_", type=path_type, required=True, help="The text to translate."),
+    click.option("--input", "source", type=path_type, required=True, help="The text to translate."),
     click.option("--output", type=path_type, required=True, help="The file to write, aligned by line."),
     click.option("--greedy", is_flag=True, help="Greedy search: a beam of one, and much faster."),
 )
@@ -23,7 +22,7 @@ _file_options = options.option_group(
 @click.option("--closest-to", "references", type=path_type, help="References: of the n best, take the most similar.")
 @click.option("--n-best", type=click.IntRange(1, 1000), help="With --closest-to: how many; default: the whole beam.")
 @options.model_options
-def distill(references: Path | None, n_best: int | None, **given: Any) -> None:
+def distill(**given: Any) -> None:
     """Translate training text with a teacher, for a student (Kim and Rush 2016); the same command resumes.
 
     The translations are often easier to learn than the references. List both as sources of a configuration:
@@ -34,10 +33,10 @@ def distill(references: Path | None, n_best: int | None, **given: Any) -> None:
 
     Example: mt distill --model runs/teacher --input train.en --output train.distilled.de
     """
-    if references is None and n_best is not None:
+    if given["references"] is None and given["n_best"] is not None:
         raise InputError("--n-best belongs to --closest-to", "add --closest-to FILE, or leave it out")
-    contradict(given["greedy"] and references is not None, "--greedy", "--closest-to")
-    _synthesize(given, "", n_best, references)
+    contradict(given["greedy"] and given["references"] is not None, "--greedy", "--closest-to")
+    _synthesize(given)
 
 
 @click.command()
@@ -46,7 +45,7 @@ def distill(references: Path | None, n_best: int | None, **given: Any) -> None:
     "--tag", default=BACK_TRANSLATION_TAG, show_default=True, help="Word before every translation; '' for none."
 )
 @options.model_options
-def backtranslate(tag: str, **given: Any) -> None:
+def backtranslate(**given: Any) -> None:
     """Translate monolingual target text back with a model of the opposite direction; the same command resumes.
 
     The result is the source side of pairs: train: [..., {source: mono.bt.en, target: mono.de, synthetic: true}]. The
@@ -55,17 +54,13 @@ def backtranslate(tag: str, **given: Any) -> None:
 
     Example: mt backtranslate --model runs/de-en --input mono.de --output mono.bt.en --sample
     """
-    require_utf8(tag, "--tag")
-    _synthesize(given, tag)
+    require_utf8(given["tag"], "--tag")
+    _synthesize(given)
 
 
-def _synthesize(given: dict[str, Any], tag: str, n_best: int | None = None, references: Path | None = None) -> None:
-    """Translate a file; `n_best` None means the whole beam where there are references."""
-    request = options.search_request(given, n_best or 1)
+def _synthesize(given: dict[str, Any]) -> None:
+    request = options.pop_search(given, given.get("n_best") or 1)
     from mt.api.synthesis import synthesize
 
-    source, output = given["input_"], given["output"]
-    model = {name: given[name] for name in ("to", "source_lang", "runs", *ENGINE_OPTIONS)}
-    texts: dict[str, Any] = {"tag": tag, "references": references, "n_best": n_best}
-    lines = synthesize(source, output, given["models"] or None, **texts, **model, request=request)
-    print_result(f"{output}: {lines:,} lines")
+    lines = synthesize(**given, request=request)
+    print_result(f"{given['output']}: {lines:,} lines")

@@ -60,20 +60,18 @@ def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, *
     _refuse_names(text, named)
     kind = _document_kind(document, given["format_"])
     if kind is not None and document is not None and not (text and input_):
-        request = options.search_request(given)
-        _translate_document(document, kind, output, request, given)
+        _translate_document(document, kind, output, given)
         return
     if given["columns"]:
         raise InputError("--columns is for .csv and .tsv files", "leave it out")
     if named is not None:
         hint = f"did you mean --input {quote(text[0])}? To translate its name, pipe it in"
         raise InputError(f"{text[0]} is a file", hint)
-    if text and input_:
-        raise InputError("--input and text arguments contradict each other", "give one of them")
+    contradict(bool(text and input_), "--input", "text arguments")
     input_file = input_ if text or (input_ and str(input_) != "-") else Path("/dev/stdin")
     inputs = (input_file, given["glossary"], given["prefix_file"])
     check_output(output, *inputs, force=given["force"])
-    request = options.search_request(given, given["n_best"])
+    request = options.pop_search(given, given["n_best"])
     drawing = given["attention"]
     if given["alignment"] or drawing is not None:
         _require_attention(given, text)
@@ -115,8 +113,9 @@ def _refuse_names(text: tuple[str, ...], document: Path | None) -> None:
             raise InputError(f"{word}: {'documents are no text' if exists else 'no such file'}", hint)
 
 
-def _translate_document(path: Path, kind: str, output: Path | None, request: Any, given: dict[str, Any]) -> None:
+def _translate_document(path: Path, kind: str, output: Path | None, given: dict[str, Any]) -> None:
     """Translate a document into --output, and print what was done."""
+    request = options.pop_search(given)
     if output is None or str(output) == "-":
         hint = "add --output FILE, or translate its lines as they are with --format text"
         raise InputError(f"{path}: a document needs a file to be written to", hint)
@@ -125,10 +124,7 @@ def _translate_document(path: Path, kind: str, output: Path | None, request: Any
         if used[name]:
             raise InputError(f"{options.spelled(name)} is for lines of text, not for documents", "leave it out")
     check_output(output, path, given["glossary"], force=given["force"])
-    from mt.api.loading import load
-
-    engine = {name: given[name] for name in (*ENGINE_OPTIONS, "runs", "glossary", "keep")}
-    translator = load(given["models"] or None, **engine, sampling=request.sampling is not None)
+    translator = _load(given, request)
     chosen = {name: given[name] for name in ("columns", "to", "source_lang")}
     with progress(unit="sentence", desc="translating") as bar:
 
@@ -147,15 +143,13 @@ def _write_translations(
     text: tuple[str, ...], input_: Path | None, output: Path | None, request: "SearchRequest", given: dict[str, Any]
 ) -> list[Any]:
     """Translate lines in order, and return the attention weights that are to be drawn."""
-    from mt.api.loading import load
     from mt.api.translation import BLOCK_LINES
     from mt.decoding.candidates import lines_at_once
 
     n_lines = check_input(input_)
     prefix = _prefix(given, input_, n_lines)
     one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
-    chosen = {name: given[name] for name in (*ENGINE_OPTIONS, "runs", "glossary", "keep")}
-    translator = load(given["models"] or None, **chosen, one_by_one=one_by_one, sampling=request.sampling is not None)
+    translator = _load(given, request, one_by_one)
     n_best, format_ = given["n_best"], given["format_"] or "text"
     alignment, draws = given["alignment"], given["attention"] is not None
     search: dict[str, Any] = {"to": given["to"], "source_lang": given["source_lang"], "request": request}
@@ -177,6 +171,13 @@ def _write_translations(
             if total is not None:
                 bar.update(len(lines))
     return drawn
+
+
+def _load(given: dict[str, Any], request: "SearchRequest", one_by_one: bool = False) -> "Translator":
+    from mt.api.loading import load
+
+    chosen = {name: given[name] for name in (*ENGINE_OPTIONS, "model", "runs", "glossary", "keep")}
+    return load(**chosen, one_by_one=one_by_one, sampling=request.sampling is not None)
 
 
 def _prefix(given: dict[str, Any], input_: Path | None, n_lines: int | None) -> str | Iterator[str]:
@@ -211,7 +212,7 @@ def _require_attention(given: dict[str, Any], text: tuple[str, ...]) -> None:
     drawing, compute_type = given["attention"], given["compute_type"]
     option = "--alignment" if drawing is None else "--attention"
     contradict(given["engine"] == "ctranslate2", option, "--engine ctranslate2")
-    contradict(len(given["models"]) > 1, option, "several models")
+    contradict(len(given["model"] or ()) > 1, option, "several models")
     contradict(given["n_best"] > 1, option, "--n-best")
     contradict(compute_type not in ("auto", *FLOAT_TYPES), option, f"--compute-type {compute_type}")
     if not given["engine"].startswith("torch"):

@@ -74,6 +74,15 @@ def dotted(path: TreePath) -> str:
     return ".".join(str(part) if str(part).isprintable() else repr(part) for part in path)
 
 
+def entries(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield values with their paths, those in a section one by one."""
+    for key, value in values.items():
+        if key in SECTIONS and isinstance(value, Mapping):
+            yield from (((key, name), each) for name, each in value.items())
+        else:
+            yield (key,), value
+
+
 def _repair(tree: dict[str, Any], key: TreePath) -> None:
     """Replace a value by its default, or by the schema's example where it has none."""
     node, name = tree, str(key[0])

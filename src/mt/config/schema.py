@@ -209,21 +209,18 @@ def export_rules(config: Config, export_format: ExportFormat) -> Iterator[Rule]:
 def unused_keys(config: Config) -> Iterator[str]:
     """Yield `KEY: reason` for each key whose value has no effect, or not the intended one: worth a warning."""
     training = config.training
-    if training.warmup_steps >= training.max_steps:
-        yield (
-            f"training.max_steps: the learning rate rises for {training.warmup_steps:,} steps (training.warmup_steps) "
-            f"but training ends after {training.max_steps:,}"
+    warmup, steps, epochs = training.warmup_steps, training.max_steps, training.max_epochs
+    if warmup >= steps:
+        reason = (
+            f"the learning rate rises for {warmup:,} steps (training.warmup_steps) but training ends after {steps:,}"
         )
+        yield f"training.max_steps: {reason}"
     if training.r_drop > 0 and not config.model.has_dropout:
-        yield (
-            "training.r_drop: compares two passes that differ in their dropout, but dropout is off (model.dropout), so "
-            "it only costs time"
-        )
-    if training.max_epochs is not None and 0 < training.max_epochs <= training.bidirectional_epochs:
-        yield (
-            f"training.bidirectional_epochs: covers all {training.max_epochs:,} epochs (training.max_epochs), so the "
-            "intended direction is never learned alone"
-        )
+        reason = "compares two passes that differ in their dropout, but dropout is off (model.dropout)"
+        yield f"training.r_drop: {reason}, so it only costs time"
+    if epochs is not None and 0 < epochs <= training.bidirectional_epochs:
+        reason = f"covers all {epochs:,} epochs (training.max_epochs), so the intended direction is never learned alone"
+        yield f"training.bidirectional_epochs: {reason}"
     averages = training.final_weights in ("average", "average_best")
     given = config.tokenizer.given is not None, "with a given tokenizer (tokenizer.file)"
     idle = (
@@ -254,20 +251,13 @@ def json_schema() -> str:
         if "$ref" in section and name not in schema["required"]:
             # `training:` with every key below it commented out is YAML for null.
             sections[name] = {"anyOf": [{"$ref": section.pop("$ref")}, {"type": "null"}], **section}
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **_clean(schema), "title": SCHEMA_TITLE}
+    cleaned = json.loads(json.dumps(schema), object_hook=_clean)
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **cleaned, "title": SCHEMA_TITLE}
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
-def _clean(node: Any) -> Any:
-    """Join the lines of descriptions, and drop pydantic's titles, which editors would show instead of them."""
-    if isinstance(node, list):
-        return [_clean(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    cleaned = {}
-    for key, value in node.items():
-        if key == "description" and isinstance(value, str):
-            cleaned[key] = " ".join(value.split())
-        elif not (key == "title" and isinstance(value, str)):
-            cleaned[key] = _clean(value)
-    return cleaned
+def _clean(node: dict[str, Any]) -> dict[str, Any]:
+    """Join the lines of a description, and drop pydantic's title, which editors would show instead of it."""
+    if isinstance(description := node.get("description"), str):
+        node["description"] = " ".join(description.split())
+    return {key: value for key, value in node.items() if key != "title" or not isinstance(value, str)}

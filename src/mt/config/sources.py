@@ -93,8 +93,10 @@ class _Corpus(Section):
 
     def opposite(self, languages: tuple[str, str]) -> Self:
         """Return the source as it is read from its target to its source language; `languages` are both of them."""
-        changes = {"source_lang": languages[1], "target_lang": languages[0], "both_ways": False}
-        return self.model_copy(update=changes)
+        own = {**dict(self), "source_lang": languages[0], "target_lang": languages[1]}
+        swapped = {key.replace("target", "source"): value for key, value in own.items() if key.startswith("target")}
+        swapped |= {key.replace("source", "target"): value for key, value in own.items() if key.startswith("source")}
+        return self.model_copy(update={**swapped, "both_ways": False})
 
 
 class PairFiles(_Corpus):
@@ -115,9 +117,6 @@ class PairFiles(_Corpus):
     @property
     def name(self) -> str:
         return f"{self.source} and {self.target}"
-
-    def opposite(self, languages: tuple[str, str]) -> Self:
-        return super().opposite(languages).model_copy(update={"source": self.target, "target": self.source})
 
 
 class TableFile(_Corpus):
@@ -215,10 +214,6 @@ class HubDataset(_Corpus):
     target_column: Line | None = None
     """Column of the target text; null takes the language's code, alone or in `translation`."""
     synthetic: _Synthetic = False
-
-    def opposite(self, languages: tuple[str, str]) -> Self:
-        columns = {"source_column": self.target_column, "target_column": self.source_column}
-        return super().opposite(languages).model_copy(update=columns)
 
 
 class Builtin(_Corpus):

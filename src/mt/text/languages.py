@@ -11,34 +11,26 @@ BACK_TRANSLATION_TAG = "<BT>"
 # Tags that mark a term in the source, its translation and the end (Dinu et al. 2019, arXiv:1906.01105).
 TERM_TAGS = ("x-term", "x-translation", "x-end")
 
-# The ISO 639-1 codes most models are trained for; other languages go by their code.
-LANGUAGE_NAMES = dict(
-    entry.split(" ", 1)
+# The ISO 639-1 codes most models are trained for, with their names and, as NLLB's codes begin with them, their
+# three-letter codes (ISO 639-3); other languages go by their code.
+_LANGUAGES = [
+    entry.split()
     for entry in (
-        "ar Arabic, bg Bulgarian, bn Bengali, ca Catalan, cs Czech, cy Welsh, da Danish, de German, el Greek, "
-        "en English, eo Esperanto, es Spanish, et Estonian, eu Basque, fa Persian, fi Finnish, fr French, ga "
-        "Irish, gl Galician, gu Gujarati, he Hebrew, hi Hindi, hr Croatian, hu Hungarian, hy Armenian, id "
-        "Indonesian, is Icelandic, it Italian, ja Japanese, ka Georgian, kk Kazakh, km Khmer, ko Korean, la "
-        "Latin, lt Lithuanian, lv Latvian, mk Macedonian, mn Mongolian, mr Marathi, ms Malay, mt Maltese, my "
-        "Burmese, ne Nepali, nl Dutch, no Norwegian, oc Occitan, pl Polish, pt Portuguese, ro Romanian, ru "
-        "Russian, sk Slovak, sl Slovenian, sq Albanian, sr Serbian, sv Swedish, sw Swahili, ta Tamil, th "
-        "Thai, tr Turkish, uk Ukrainian, ur Urdu, vi Vietnamese, zh Chinese"
+        "ar Arabic ara arb, bg Bulgarian bul, bn Bengali ben, ca Catalan cat, cs Czech ces, cy Welsh cym, "
+        "da Danish dan, de German deu, el Greek ell, en English eng, eo Esperanto epo, es Spanish spa, "
+        "et Estonian est, eu Basque eus, fa Persian fas pes, fi Finnish fin, fr French fra, ga Irish gle, "
+        "gl Galician glg, gu Gujarati guj, he Hebrew heb, hi Hindi hin, hr Croatian hrv, hu Hungarian hun, "
+        "hy Armenian hye, id Indonesian ind, is Icelandic isl, it Italian ita, ja Japanese jpn, ka Georgian kat, "
+        "kk Kazakh kaz, km Khmer khm, ko Korean kor, la Latin lat, lt Lithuanian lit, lv Latvian lav lvs, "
+        "mk Macedonian mkd, mn Mongolian mon khk, mr Marathi mar, ms Malay msa zsm, mt Maltese mlt, my Burmese mya, "
+        "ne Nepali nep npi, nl Dutch nld, no Norwegian nor nob, oc Occitan oci, pl Polish pol, pt Portuguese por, "
+        "ro Romanian ron, ru Russian rus, sk Slovak slk, sl Slovenian slv, sq Albanian sqi als, sr Serbian srp, "
+        "sv Swedish swe, sw Swahili swa swh, ta Tamil tam, th Thai tha, tr Turkish tur, uk Ukrainian ukr, "
+        "ur Urdu urd, vi Vietnamese vie, zh Chinese zho"
     ).split(", ")
-)
-
-
-# Their three-letter codes (ISO 639-3), which NLLB's codes begin with.
-_THREE_LETTERS = dict(
-    entry.split(" ")
-    for entry in (
-        "ara ar, arb ar, bul bg, ben bn, cat ca, ces cs, cym cy, dan da, deu de, ell el, eng en, epo eo, spa es, "
-        "est et, eus eu, fas fa, pes fa, fin fi, fra fr, gle ga, glg gl, guj gu, heb he, hin hi, hrv hr, hun hu, "
-        "hye hy, ind id, isl is, ita it, jpn ja, kat ka, kaz kk, khm km, kor ko, lat la, lit lt, lav lv, lvs lv, "
-        "mkd mk, mon mn, khk mn, mar mr, msa ms, zsm ms, mlt mt, mya my, nep ne, npi ne, nld nl, nor no, nob no, "
-        "oci oc, pol pl, por pt, ron ro, rus ru, slk sk, slv sl, sqi sq, als sq, srp sr, swe sv, swa sw, swh sw, "
-        "tam ta, tha th, tur tr, ukr uk, urd ur, vie vi, zho zh"
-    ).split(", ")
-)
+]
+LANGUAGE_NAMES = {code: name for code, name, *_ in _LANGUAGES}
+_THREE_LETTERS = {three: code for code, _, *others in _LANGUAGES for three in others}
 
 
 @cache

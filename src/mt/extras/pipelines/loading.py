@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from mt.config.base import Section
 from mt.config.loading import Origin, nearest_origin, parse_tree, read_limited, report_problems
-from mt.config.problems import SECTIONS, Problem, explain
+from mt.config.problems import Problem, entries, explain
 from mt.config.suggestions import similar
 from mt.config.yaml_tree import TreePath, decode_text, parse_yaml
 from mt.errors import InputError, MtError
@@ -44,8 +44,8 @@ class Pipeline:
         merged: dict[str, Any] = {}
         for prefix, values in ((("set",), self.file.set), (("steps", name, kind, "set"), settings.set)):
             # `section: {key: ...}` and `section.key` may both be there; what --set gave replaces the file's.
-            entries = sorted(_entries(values), key=lambda entry: self._is_overridden(*prefix, *entry[0]))
-            merged |= {".".join(path): value for path, value in entries}
+            found = sorted(entries(values), key=lambda entry: self._is_overridden(*prefix, *entry[0]))
+            merged |= {".".join(path): value for path, value in found}
         return merged
 
     def set_path(self, name: str, key: str) -> TreePath:
@@ -64,15 +64,6 @@ class Pipeline:
 
     def _is_overridden(self, *path: str | int) -> bool:
         return nearest_origin(path, self.origins)[0] == math.inf
-
-
-def _entries(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the values of `set` with their paths, those of sections one by one."""
-    for key, value in values.items():
-        if key in SECTIONS and isinstance(value, Mapping):
-            yield from (((key, name), each) for name, each in value.items())
-        else:
-            yield (key,), value
 
 
 def is_pipeline(path: Path) -> bool:
