@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.data.token_store import SIDES, EncodedCorpus, Indices
+from mt.data.token_store import SIDES, EncodedCorpus, Indices, Ragged
 from mt.data.tokenizer import BYTES, SPACE, SPECIALS, TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
-from mt.data.word_alignment import Words, align_words
+from mt.data.word_alignment import align_words
 from mt.storage import atomic
 from mt.text.words import is_single
 
@@ -131,11 +131,11 @@ def write_alignments(corpus: EncodedCorpus, tokenizers: TokenizerPair, folder: P
         np.save(partial / "sizes.npy", np.stack([np.diff(side.starts) for side in sides], axis=1).astype(np.uint16))
 
 
-def _corpus_words(corpus: EncodedCorpus, side: str, tokenizer: TextTokenizer) -> Words:
+def _corpus_words(corpus: EncodedCorpus, side: str, tokenizer: TextTokenizer) -> Ragged:
     """Return the words of one side, numbered in the order of their keys; the keys are held block by block."""
     words, found = PieceWords(tokenizer), []
     pad = int(np.flatnonzero(words.hidden)[0])
-    longest = int(np.diff(corpus.sides[side][1]).max(initial=1))
+    longest = int(np.diff(corpus.sides[side].starts).max(initial=1))
     at_once = max(1, min(_AT_ONCE, _PIECES // longest))  # sentences are padded to the longest
     for start in range(0, len(corpus), at_once):
         ids, lengths = corpus.gather(side, np.arange(start, min(start + at_once, len(corpus))))
@@ -145,4 +145,4 @@ def _corpus_words(corpus: EncodedCorpus, side: str, tokenizer: TextTokenizer) ->
     vocab = np.unique(np.concatenate([distinct for distinct, _, _ in found]))
     numbers = [np.searchsorted(vocab, distinct).astype(np.int32)[inverse] for distinct, inverse, _ in found]
     starts = np.cumsum(np.concatenate([[0], *(sizes for _, _, sizes in found)]))
-    return Words(np.concatenate(numbers), starts)
+    return Ragged(np.concatenate(numbers), starts)
