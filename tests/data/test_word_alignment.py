@@ -89,9 +89,9 @@ def test_the_words_of_pieces_are_those_of_the_text(kind: str, size: int) -> None
     words, tag = PieceWords(tokenizer), tokenizer.tags["de"]
     for text in TEXTS:
         ids = np.array([[2, tag, *tokenizer.encode(text), 3, 0, 0]])
-        numbers = words.numbers(ids)[0]
+        [numbers], [n_words] = words.numbers(ids)
         assert (numbers[[0, 1, -3, -2, -1]] == -1).all()
-        assert numbers.max() + 1 == len(WORD.findall(text))
+        assert numbers.max() + 1 == n_words == len(WORD.findall(text))
         assert (np.diff(numbers[2:-3]) >= 0).all()
     keys, sizes = words.keys(np.array([tokenizer.encode("x dog x dogs")]))
     assert sizes.tolist() == [4]
@@ -110,7 +110,7 @@ def test_every_segmentation_has_the_same_words(kind: str) -> None:
         for _ in range(5):
             drawn = [p for a, b in pairwise([*cuts, len(whole)]) for d in segmenter.draw(whole[a:b], 1, rng) for p in d]
             for ids in (whole, drawn):
-                assert words.keys(np.array([ids]))[1] == words.counts(np.array([ids])) == len(WORD.findall(line))
+                assert words.keys(np.array([ids]))[1] == words.numbers(np.array([ids]))[1] == len(WORD.findall(line))
 
 
 def written(folder: Path, sources: list[str], targets: list[str]) -> tuple[TokenizerPair, EncodedCorpus, Alignments]:
@@ -180,8 +180,8 @@ def test_batches_have_the_alignments_of_their_sentences(tmp_path: Path) -> None:
             text = pair.source.decode(batch.src_tokens[row]), pair.target.decode(batch.tgt_in[row])
             truth = links[list(zip(sources, targets, strict=True)).index(text)]
             numbers = (
-                side[0].numbers(batch.src_tokens[row : row + 1])[0],
-                side[1].numbers(batch.tgt_in[row : row + 1])[0],
+                side[0].numbers(batch.src_tokens[row : row + 1])[0][0],
+                side[1].numbers(batch.tgt_in[row : row + 1])[0][0],
             )
             found = {
                 (int(numbers[0][s]), int(numbers[1][t])) for t, s in zip(*np.nonzero(batch.aligned[row]), strict=True)

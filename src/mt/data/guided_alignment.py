@@ -48,27 +48,24 @@ class PieceWords:
         names = [hashlib.blake2b(text.lower().encode(), digest_size=8).digest() for text in texts]
         self._keys = np.frombuffer(b"".join(names), np.uint64)
 
-    def numbers(self, ids: Array) -> Array:
-        """Return the word that each token belongs to, counted in its sentence, of ids (B, L); -1 for hidden ones."""
+    def numbers(self, ids: Array) -> tuple[Array, Array]:
+        """Return the word that each token of sentences (B, L) belongs to, and the number of words of each (B,).
+
+        Words are counted in their sentence; -1 stands for hidden tokens.
+        """
         before = np.pad(self._ends[ids[:, :-1]], ((0, 0), (1, 0)), constant_values=True)
         begins = (self._begins[ids] | before) & ~self.hidden[ids] & ~self._is_space[ids]
         inner = np.where(self.hidden[ids], 0, self._inner[ids]).cumsum(axis=1)
         numbers = begins.cumsum(axis=1) - 1 + np.pad(inner[:, :-1], ((0, 0), (1, 0))) + self._is_space[ids]
-        return np.where(self.hidden[ids], -1, numbers)
-
-    def counts(self, ids: Array) -> Array:
-        """Return the number of words (B,) of sentences (B, L)."""
-        # The last piece's inner words begin no token, so that no token has their numbers.
-        last: Array = (self.numbers(ids) + np.where(self.hidden[ids], 0, self._inner[ids])).max(axis=1, initial=-1)
-        return last + 1
+        # A piece's inner words begin no token, so that no token has the numbers of the last one's.
+        ends = np.where(self.hidden[ids], 0, numbers + self._inner[ids] + 1)
+        return np.where(self.hidden[ids], -1, numbers), ends.max(axis=1, initial=0)
 
     def keys(self, ids: Array) -> tuple[Array, Array]:
         """Return a hash of each word of sentences (B, L), in order, and the number of words of each (B,)."""
-        numbers = self.numbers(ids)
+        numbers, sizes = self.numbers(ids)
         rows, columns = np.nonzero(numbers >= 0)
-        words = numbers[rows, columns]
-        sizes = self.counts(ids)
-        places = (np.cumsum(sizes) - sizes)[rows] + words
+        places = (np.cumsum(sizes) - sizes)[rows] + numbers[rows, columns]
         firsts = np.flatnonzero(np.diff(places, prepend=-1))
         position = np.arange(len(places)) - np.repeat(firsts, np.diff(firsts, append=len(places)))
         keys = np.zeros(int(sizes.sum()), np.uint64)
@@ -103,9 +100,8 @@ class Alignments:
 
         Sentences whose number of words an augmentation has changed are not aligned.
         """
-        sides = list(zip(self.words, (src_tokens, tgt_in), strict=True))
-        source, target = (words.numbers(ids) for words, ids in sides)
-        n_words = np.stack([words.counts(ids) for words, ids in sides], axis=1)
+        (source, n_source), (target, n_target) = map(PieceWords.numbers, self.words, (src_tokens, tgt_in))
+        n_words = np.stack([n_source, n_target], axis=1)
         is_linked = np.zeros((len(sentences), n_words[:, 1].max() + 1, n_words[:, 0].max() + 1), np.bool_)
         for row in np.flatnonzero((n_words == self.sizes[sentences]).all(axis=1)).tolist():
             links = self.links[self.starts[sentences[row]] : self.starts[sentences[row] + 1]]
