@@ -64,10 +64,10 @@ def make_shortlist(corpus: EncodedCorpus, size: int, tokenizers: TokenizerPair) 
 
 
 def _sample(corpus: EncodedCorpus) -> EncodedCorpus:
-    n_pairs = 0
-    for start in range(0, len(corpus), _SENTENCES_AT_ONCE):  # bounds the memory for lengths
-        n_src, n_tgt = corpus.lengths(np.arange(start, min(start + _SENTENCES_AT_ONCE, len(corpus))))
-        n_pairs += int(((n_src - 2) * (n_tgt - 1)).sum())
+    n_pairs, bounds = 0, [corpus.sides[side].starts for side in SIDES]
+    for first in range(0, len(corpus), _SENTENCES_AT_ONCE):  # bounds the memory for lengths
+        n_src, n_tgt = (np.diff(starts[first : first + _SENTENCES_AT_ONCE + 1]) for starts in bounds)
+        n_pairs += int(n_src @ n_tgt)
     return corpus.select(np.arange(0, len(corpus), max(1, -(-n_pairs // _MAX_PAIRS))))
 
 
