@@ -168,10 +168,12 @@ def _sheet_cells(path: Path, sheet: str | None = None) -> Iterator[tuple[int, li
     """
     if importlib.util.find_spec("openpyxl") is None:
         raise InputError(f"{path}: reading .xlsx files needs openpyxl", "pip install 'mt-train[data]'")
+    import openpyxl
+
     try:
         with explain_read_errors(path):
             _refuse_unsafe(path)
-        with closing(_workbook(path)) as workbook:
+        with closing(openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)) as workbook:
             names = [each.title for each in workbook.worksheets]
             if not names or sheet not in (None, *names):
                 raise InputError(f"{path}: no sheet {sheet!r}, only {', '.join(names)}", "name one of these as `sheet`")
@@ -187,20 +189,11 @@ def _sheet_cells(path: Path, sheet: str | None = None) -> Iterator[tuple[int, li
                 width = width or len(cells)
                 if any(cells):
                     yield number, cells + [""] * (width - len(cells))
-    except Exception as error:  # the library raises whatever its parts do
-        if isinstance(error, InputError | OSError) or is_out_of_memory(error):
+    except Exception as error:  # the library raises whatever its parts do, OSError for a file of another program
+        if isinstance(error, InputError) or is_out_of_memory(error):
             raise
         message = f"{path}: damaged, or no .xlsx file ({first_line(error, 200)})"
         raise InputError(message, "save it again in its program") from None
-
-
-def _workbook(path: Path) -> Any:
-    import openpyxl
-
-    try:
-        return openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
-    except OSError as error:  # what it raises for a file of another program, too
-        raise ValueError(str(error)) from None
 
 
 def _refuse_unsafe(path: Path) -> None:
