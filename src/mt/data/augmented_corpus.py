@@ -22,7 +22,7 @@ from mt.data.bidirectional import reversed_pairs
 from mt.data.inline_terms import annotate, draw_terms, encode_annotated
 from mt.data.shuffle import WINDOW, hash_indices
 from mt.data.subword_sampling import Lattice, Merges
-from mt.data.token_store import SIDES, EncodedCorpus, Ids, Indices, Lengths, Ragged, copy_ranges, most_ids
+from mt.data.token_store import SIDES, EncodedCorpus, Ids, Indices, Lengths, Ragged, most_ids
 from mt.data.tokenizer import EOS_ID, SPACE, SPECIALS, TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
 
@@ -240,10 +240,9 @@ def _changed(kind: str, own: _TextPair, following: _TextPair, rng: random.Random
 
 
 def _replaced(plain: EncodedCorpus, side: str, changed: Changed) -> Ragged:
-    """Return the sentences of a side, those that were changed copied from behind the others."""
-    tokens, starts = plain.sides[side]
-    rows, new = list(changed), [sides[SIDES.index(side)] for sides in changed.values()]
-    starts, sizes = starts[:-1].copy(), np.diff(starts)
-    sizes[rows] = [len(ids) for ids in new]
-    starts[rows] = len(tokens) + np.cumsum(sizes[rows]) - sizes[rows]
-    return copy_ranges(np.append(tokens, np.fromiter(chain(*new), tokens.dtype)), starts, sizes)
+    """Return the sentences of a side, some of them replaced."""
+    old, new = plain.sides[side], [sides[SIDES.index(side)] for sides in changed.values()]
+    added = Ragged(np.fromiter(chain(*new), old.values.dtype), np.cumsum([0, *map(len, new)]))
+    rows = np.arange(len(plain))
+    rows[list(changed)] = len(plain) + np.arange(len(new))
+    return old.followed_by(added).select(rows)

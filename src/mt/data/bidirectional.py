@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mt.data.batching import Sentences, TrainingCorpus
 from mt.data.shuffle import hash_indices
-from mt.data.token_store import SIDES, EncodedCorpus, Indices, copy_ranges, sentence_tokens
+from mt.data.token_store import SIDES, EncodedCorpus, Indices, sentence_tokens
 
 
 def reversed_pairs(sentences: Sentences, indices: Indices) -> NDArray[np.bool_]:
@@ -60,12 +60,9 @@ class _PartlyReversed:
     def select(self, indices: Indices) -> EncodedCorpus:
         """Copy some pairs into memory, reversed or not."""
         plain, is_reversed = self.sentences.select(indices), self.are_reversed(indices)
-        tokens = np.concatenate([plain.sides[side].values for side in SIDES])
-        sizes = np.stack([np.diff(plain.sides[side].starts) for side in SIDES])
-        starts = (np.cumsum(sizes) - sizes.ravel()).reshape(sizes.shape)
-        sizes, starts = (np.where(is_reversed, values[::-1], values) for values in (sizes, starts))
-        sides = map(copy_ranges, (tokens, tokens), starts, sizes)
-        return replace(plain, sides=dict(zip(SIDES, sides, strict=True)))
+        both = plain.sides["source"].followed_by(plain.sides["target"])
+        rows = np.arange(len(plain)) + len(plain) * np.stack([is_reversed, ~is_reversed])
+        return replace(plain, sides=dict(zip(SIDES, map(both.select, rows), strict=True)))
 
     def are_reversed(self, indices: Indices) -> NDArray[np.bool_]:
         """Return which pairs (B,) are reversed."""

@@ -20,8 +20,7 @@ Lengths = NDArray[np.int64]
 
 SIDES = ("source", "target")
 
-_RUNS_AT_ONCE = 256  # runs of consecutive sentences that are copied before their pages are released
-_RANGES_AT_ONCE = 2**16  # of which the place of each value is in memory
+_ROWS_AT_ONCE = 2**16  # that are copied before their pages are released
 
 
 class Ragged(NamedTuple):
@@ -31,8 +30,26 @@ class Ragged(NamedTuple):
     starts: Lengths
 
     def select(self, rows: Indices) -> "Ragged":
-        """Copy some rows."""
-        return copy_ranges(self.values, self.starts[rows], self.starts[rows + 1] - self.starts[rows])
+        """Copy some rows, in the given order.
+
+        Mapped pages count as memory of this process, together with those that the system reads ahead; they are
+        released while copying.
+        """
+        copies, sizes = [np.zeros(0, self.values.dtype)], [np.zeros(1, np.int64)]
+        for first in range(0, len(rows), _ROWS_AT_ONCE):
+            some = rows[first : first + _ROWS_AT_ONCE]
+            starts = self.starts[some]
+            sizes.append(self.starts[some + 1] - starts)
+            copies.append(self.values[ranges(starts, sizes[-1])])
+            for array in self if hasattr(mmap, "MADV_DONTNEED") else ():  # not on Windows
+                if (mapping := getattr(array, "_mmap", None)) is not None:
+                    mapping.madvise(mmap.MADV_DONTNEED)
+        return Ragged(np.concatenate(copies), np.cumsum(np.concatenate(sizes)))
+
+    def followed_by(self, other: "Ragged") -> "Ragged":
+        """Return these rows, which begin at 0, and behind them those of another."""
+        starts = np.concatenate([self.starts, len(self.values) + other.starts[1:]])
+        return Ragged(np.concatenate([self.values, other.values]), starts)
 
 
 def sentence_tokens(n_source: Any, n_target: Any, source_format: str = SOURCE_FORMATS[0]) -> tuple[Any, Any]:
@@ -94,27 +111,8 @@ class EncodedCorpus:
         return found
 
     def select(self, indices: Indices) -> "EncodedCorpus":
-        """Copy some sentences into memory, in the given order.
-
-        Mapped pages count as memory of this process, together with those that the system reads ahead; they are
-        released while copying.
-        """
-        firsts = np.flatnonzero(np.diff(indices, prepend=-2) != 1)
-        runs = np.stack([indices[firsts], np.diff(firsts, append=len(indices))], axis=1)
-        return EncodedCorpus({side: self._copy_runs(side, runs) for side in SIDES}, self.source_format)
-
-    def _copy_runs(self, side: str, runs: NDArray[np.int64]) -> Ragged:
-        tokens, starts = self.sides[side]
-        copies, lengths = [np.zeros(0, tokens.dtype)], [np.zeros(1, np.int64)]
-        for group in np.split(runs, range(_RUNS_AT_ONCE, len(runs), _RUNS_AT_ONCE)):
-            for first, number in group.tolist():
-                bounds = np.asarray(starts[first : first + number + 1])
-                copies.append(np.array(tokens[bounds[0] : bounds[-1]]))
-                lengths.append(np.diff(bounds))
-            for array in (tokens, starts) if hasattr(mmap, "MADV_DONTNEED") else ():  # not on Windows
-                if (mapping := getattr(array, "_mmap", None)) is not None:
-                    mapping.madvise(mmap.MADV_DONTNEED)
-        return Ragged(np.concatenate(copies), np.cumsum(np.concatenate(lengths)))
+        """Copy some sentences into memory, in the given order."""
+        return EncodedCorpus({side: rows.select(indices) for side, rows in self.sides.items()}, self.source_format)
 
     def gather(self, side: str, indices: Indices) -> tuple[Ids, Lengths]:
         """Return ids (B, L), arbitrary beyond a sentence's end, and lengths (B,) without specials."""
@@ -129,13 +127,6 @@ def ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.in
     """Return the numbers of ranges of the given starts and sizes, one range after another."""
     numbers: NDArray[np.int64] = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
     return numbers
-
-
-def copy_ranges(values: NDArray[Any], starts: Lengths, sizes: Lengths) -> Ragged:
-    """Copy the ranges of the given starts and sizes from an array, each as a row."""
-    groups = [slice(first, first + _RANGES_AT_ONCE) for first in range(0, len(starts), _RANGES_AT_ONCE)]
-    copies = [values[ranges(starts[group], sizes[group])] for group in groups]
-    return Ragged(np.concatenate([values[:0], *copies]), np.concatenate([[0], np.cumsum(sizes)]))
 
 
 def value_pairs(source: Ragged, target: Ragged) -> tuple[Indices, Indices]:
