@@ -26,7 +26,8 @@ import numpy as np
 import torch
 
 from mt.bundle.model_folder import load_model
-from mt.data.word_alignment import Words, align_words
+from mt.data.token_store import Ragged
+from mt.data.word_alignment import align_words
 from mt.decoding.alignment import align_units
 from mt.decoding.attention_weights import aligning_weights, attention_weights
 from mt.storage.run_dir import ModelDir
@@ -99,7 +100,7 @@ def lexicon_links(pairs: Iterable[tuple[str, str]]) -> list[Links]:
     for texts in zip(*pairs, strict=True):
         vocab: dict[str, int] = {}
         ids = [[vocab.setdefault(word, len(vocab)) for word in tokens(text)] for text in texts]
-        sides.append(Words(np.concatenate(ids), np.cumsum([0, *map(len, ids)])))
+        sides.append(Ragged(np.concatenate(ids), np.cumsum([0, *map(len, ids)])))
     return list(align_words(*sides))
 
 

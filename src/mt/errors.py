@@ -61,6 +61,11 @@ def contradict(both: bool, one: str, other: str) -> None:
         raise InputError(f"{one} and {other} contradict each other", "give one of them")
 
 
+def first_line(error: BaseException, limit: int = 300) -> str:
+    """Return the first line of an error's message, or else its type."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:limit]
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Return True if the machine or a GPU ran out of memory, as Python, torch or CTranslate2 report it."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":

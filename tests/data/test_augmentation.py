@@ -37,7 +37,7 @@ from mt.data.batching import BatchStream
 from mt.data.bidirectional import BidirectionalCorpus
 from mt.data.sentence_format import OUR_FORMAT
 from mt.data.subword_sampling import Merges, SampledCorpus
-from mt.data.token_store import EncodedCorpus
+from mt.data.token_store import EncodedCorpus, Ragged
 from mt.data.tokenizer import UNK_ID, BpeTokenizer, TokenizerPair, normalized
 from mt.errors import InputError
 from resume_helpers import resumes, run_of, train, wait_for_step, weights
@@ -310,7 +310,7 @@ def test_a_sentence_with_an_unknown_character_at_its_edge_stays(tmp_path: Path, 
     pair = TokenizerPair(usual(), usual())
     ids = usual().encode("Two dogs.")
     rows = [[*ids, UNK_ID], [UNK_ID, *ids]]
-    side = np.concatenate(rows), np.cumsum([0, *map(len, rows)])
+    side = Ragged(np.concatenate(rows), np.cumsum([0, *map(len, rows)]))
     corpus = AugmentedCorpus(EncodedCorpus({"source": side, "target": side}), pair, {kind: 1.0}, 1, 100, EN_IT)
     assert sentence_ids(corpus.in_epoch(0), "source") == rows
 

@@ -77,11 +77,11 @@ def test_a_stream_resumes_within_a_window(corpus: EncodedCorpus, before: int, sh
     assert batches(resumed, 60) == batches(stream, 60)
 
 
-@pytest.mark.parametrize("runs_at_once", [1, 300])
+@pytest.mark.parametrize("rows_at_once", [1, 300])
 def test_selected_sentences_are_in_the_given_order(
-    corpus: EncodedCorpus, runs_at_once: int, monkeypatch: pytest.MonkeyPatch
+    corpus: EncodedCorpus, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_store, "_RUNS_AT_ONCE", runs_at_once)
+    monkeypatch.setattr(token_store, "_ROWS_AT_ONCE", rows_at_once)
     for indices in ([0], [499], [7, 8, 9, 3, 3, 498, 499, 0, 1, 1], list(range(500)), list(range(499, -1, -1))):
         selected = corpus.select(np.array(indices))
         assert len(selected) == len(indices)

@@ -15,10 +15,10 @@ from mt.data import guided_alignment
 from mt.data.batching import BatchStream, assemble
 from mt.data.guided_alignment import Alignments, PieceWords, write_alignments
 from mt.data.subword_sampling import Merges, SampledCorpus
-from mt.data.token_store import EncodedCorpus
+from mt.data.token_store import EncodedCorpus, Ragged
 from mt.data.tokenizer import TokenizerPair
 from mt.data.tokenizer_kinds import train_tokenizer
-from mt.data.word_alignment import Links, Words, align_words, grow_diag_final_and
+from mt.data.word_alignment import Links, align_words, grow_diag_final_and
 from mt.extras.doctor import align_files
 from mt.text.words import WORD
 
@@ -44,10 +44,10 @@ def permuted_text(size: int = 400) -> tuple[list[str], list[str], list[set[tuple
     return sources, targets, links
 
 
-def as_words(lines: list[str]) -> Words:
+def as_words(lines: list[str]) -> Ragged:
     vocab: dict[str, int] = {}
     ids = [[vocab.setdefault(word, len(vocab)) for word in line.split()] for line in lines]
-    return Words(np.array(list(chain.from_iterable(ids))), np.cumsum([0, *map(len, ids)]))
+    return Ragged(np.array(list(chain.from_iterable(ids))), np.cumsum([0, *map(len, ids)]))
 
 
 def test_words_are_aligned_to_their_translations() -> None:
@@ -60,7 +60,7 @@ def test_words_are_aligned_to_their_translations() -> None:
 def test_empty_and_single_sentences_are_aligned() -> None:
     texts = as_words(["a b", "", "c", "a b"]), as_words(["x y", "z", "", "x y"])
     assert list(align_words(*texts)) == [[(0, 0), (1, 1)], [], [], [(0, 0), (1, 1)]]
-    nothing = Words(np.zeros(0, np.int64), np.zeros(1, np.int64))
+    nothing = Ragged(np.zeros(0, np.int64), np.zeros(1, np.int64))
     assert list(align_words(nothing, nothing)) == []
 
 
@@ -89,9 +89,9 @@ def test_the_words_of_pieces_are_those_of_the_text(kind: str, size: int) -> None
     words, tag = PieceWords(tokenizer), tokenizer.tags["de"]
     for text in TEXTS:
         ids = np.array([[2, tag, *tokenizer.encode(text), 3, 0, 0]])
-        numbers = words.numbers(ids)[0]
+        [numbers], [n_words] = words.numbers(ids)
         assert (numbers[[0, 1, -3, -2, -1]] == -1).all()
-        assert numbers.max() + 1 == len(WORD.findall(text))
+        assert numbers.max() + 1 == n_words == len(WORD.findall(text))
         assert (np.diff(numbers[2:-3]) >= 0).all()
     keys, sizes = words.keys(np.array([tokenizer.encode("x dog x dogs")]))
     assert sizes.tolist() == [4]
@@ -110,7 +110,7 @@ def test_every_segmentation_has_the_same_words(kind: str) -> None:
         for _ in range(5):
             drawn = [p for a, b in pairwise([*cuts, len(whole)]) for d in segmenter.draw(whole[a:b], 1, rng) for p in d]
             for ids in (whole, drawn):
-                assert words.keys(np.array([ids]))[1] == words.counts(np.array([ids])) == len(WORD.findall(line))
+                assert words.keys(np.array([ids]))[1] == words.numbers(np.array([ids]))[1] == len(WORD.findall(line))
 
 
 def written(folder: Path, sources: list[str], targets: list[str]) -> tuple[TokenizerPair, EncodedCorpus, Alignments]:
@@ -144,7 +144,7 @@ def test_a_large_corpus_is_numbered_block_by_block(tmp_path: Path, monkeypatch: 
     pair = TokenizerPair.train(VOCABULARY, VOCABULARY, 300, shared=False)
     pieces = [i for i, piece in enumerate(pair.source.tokens(range(300))) if piece[:1] == "▁" != piece]
     ids = np.random.default_rng(1).choice(pieces, (5000, 12))
-    side = ids.astype(np.uint16).ravel(), np.arange(0, ids.size + 1, 12)
+    side = Ragged(ids.astype(np.uint16).ravel(), np.arange(0, ids.size + 1, 12))
     corpus = EncodedCorpus(dict.fromkeys(("source", "target"), side))
     keys, _ = PieceWords(pair.source).keys(ids)
     expected = np.searchsorted(np.unique(keys), keys)
@@ -153,8 +153,8 @@ def test_a_large_corpus_is_numbered_block_by_block(tmp_path: Path, monkeypatch: 
     words = guided_alignment._corpus_words(corpus, "source", pair.source)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert np.array_equal(words.ids, expected)
-    assert np.array_equal(words.starts, side[1])
+    assert np.array_equal(words.values, expected)
+    assert np.array_equal(words.starts, side.starts)
     assert peak < 30 * ids.size, "bytes a word; 15 of them for a large text"
 
 
@@ -180,8 +180,8 @@ def test_batches_have_the_alignments_of_their_sentences(tmp_path: Path) -> None:
             text = pair.source.decode(batch.src_tokens[row]), pair.target.decode(batch.tgt_in[row])
             truth = links[list(zip(sources, targets, strict=True)).index(text)]
             numbers = (
-                side[0].numbers(batch.src_tokens[row : row + 1])[0],
-                side[1].numbers(batch.tgt_in[row : row + 1])[0],
+                side[0].numbers(batch.src_tokens[row : row + 1])[0][0],
+                side[1].numbers(batch.tgt_in[row : row + 1])[0][0],
             )
             found = {
                 (int(numbers[0][s]), int(numbers[1][t])) for t, s in zip(*np.nonzero(batch.aligned[row]), strict=True)
@@ -206,7 +206,7 @@ def test_two_files_are_aligned_without_their_lines_in_memory(tmp_path: Path, mon
     write_lines(files[0], [*(f"{line} ({line})" for line in sources), "", "- ba (ce)"])
     write_lines(files[1], [*(f"{line} ({line})" for line in targets), "x", "- BA (CE)"])
 
-    def measured(*words: Words) -> Iterator[Links]:
+    def measured(*words: Ragged) -> Iterator[Links]:
         held.append(tracemalloc.get_traced_memory())
         return align_words(*words)
 

@@ -16,12 +16,13 @@ from mt.bundle.load_translator import open_model, read_config
 from mt.bundle.model_folder import build_model, load_model
 from mt.bundle.pretrained import copy_weights
 from mt.config import parse_config
-from mt.data.eval_texts import EvalText, read_pair, read_texts
+from mt.data.eval_texts import EvalText, read_texts
 from mt.data.mixture import MixturePart, read_parts
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import EOS_ID, BpeTokenizer, TokenizerPair
 from mt.errors import InputError
 from mt.evaluation.length_penalty import try_length_penalties
+from mt.evaluation.texts import pair_text
 from mt.storage.run_dir import RunDir
 
 
@@ -162,7 +163,7 @@ def test_length_penalties_are_scored_in_every_language(two_languages: Path) -> N
 def test_references_are_normalised_to_nfc(tmp_path: Path, notices: list[str]) -> None:
     (tmp_path / "s").write_text("one\ntwo\n")
     (tmp_path / "r").write_text("ti\u0302\nb\n")
-    text = read_pair(tmp_path / "s", tmp_path / "r", "vi")
+    text = pair_text(tmp_path / "s", tmp_path / "r", parse_config(CONFIG, "two.yaml").data, "yy", None)
     assert text.references == ["t\u00ee", "b"]
     assert f"{tmp_path / 'r'}: 1 lines are compared in Unicode normal form C, the form that models write" in notices
 

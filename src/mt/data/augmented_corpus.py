@@ -9,7 +9,7 @@ change, and how, is a pure function of (seed, epoch, index of the sentence).
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, pairwise, takewhile
+from itertools import chain, islice, pairwise, takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from mt.data.bidirectional import reversed_pairs
 from mt.data.inline_terms import annotate, draw_terms, encode_annotated
 from mt.data.shuffle import WINDOW, hash_indices
 from mt.data.subword_sampling import Lattice, Merges
-from mt.data.token_store import SIDES, EncodedCorpus, Ids, Indices, Lengths, most_ids
+from mt.data.token_store import SIDES, EncodedCorpus, Ids, Indices, Lengths, Ragged, most_ids
 from mt.data.tokenizer import EOS_ID, SPACE, SPECIALS, TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
 
@@ -239,13 +239,10 @@ def _changed(kind: str, own: _TextPair, following: _TextPair, rng: random.Random
     return augment(kind, pair, other, rng, own.languages) if all(pair) and (fitting or kind != "merge") else pair
 
 
-def _replaced(plain: EncodedCorpus, side: str, changed: Changed) -> tuple[Ids, Lengths]:
-    """Return the concatenated ids of a side and the position of each sentence, with some sentences replaced."""
-    tokens, starts = plain.sides[side]
-    number, pieces, last = SIDES.index(side), [tokens[:0]], 0
-    sizes = np.diff(starts)
-    for row in sorted(changed):
-        ids = changed[row][number]
-        pieces += [tokens[last : starts[row]], np.array(ids, tokens.dtype)]
-        last, sizes[row] = starts[row + 1], len(ids)
-    return np.concatenate([*pieces, tokens[last:]]), np.concatenate([[0], np.cumsum(sizes)])
+def _replaced(plain: EncodedCorpus, side: str, changed: Changed) -> Ragged:
+    """Return the sentences of a side, some of them replaced."""
+    old, new = plain.sides[side], [sides[SIDES.index(side)] for sides in changed.values()]
+    added = Ragged(np.fromiter(chain(*new), old.values.dtype), np.cumsum([0, *map(len, new)]))
+    rows = np.arange(len(plain))
+    rows[list(changed)] = len(plain) + np.arange(len(new))
+    return old.followed_by(added).select(rows)

@@ -102,25 +102,21 @@ def assemble(corpus: EncodedCorpus, indices: Indices, max_length: int | None = N
         if ends_in_ids:
             rows, last = np.arange(len(src))[:, None], np.array([2, 1])
             src[rows, n_src[:, None] - last] = src[rows, n_whole[:, None] - last]
-    src_tokens, framed = _frame(src, n_src), _frame(tgt, n_tgt)
-    if ends_in_ids:
-        src_tokens[np.arange(len(src)), n_src + 1] = PAD_ID
-        src_tokens = src_tokens[:, :-1]
-    if not source_format.startswith("<s>"):
-        src_tokens = src_tokens[:, 1:].copy()
-    tgt_in, tgt_out = np.where(framed == EOS_ID, PAD_ID, framed)[:, :-1].copy(), framed[:, 1:].copy()
+    src_tokens = _frame(src, n_src, source_format.startswith("<s>"), not ends_in_ids)
+    tgt_in, tgt_out = _frame(tgt, n_tgt, ends=False), _frame(tgt, n_tgt, begins=False)
     n_src, n_tgt = sentence_tokens(n_src, n_tgt, source_format)
     return Batch(src_tokens, tgt_in, tgt_out, int(n_src.sum()), int(n_tgt.sum()))
 
 
-def _frame(ids: Ids, lengths: Lengths) -> Indices:
-    """Return `<s> tokens </s>` of sentences (B, L), padded to one length."""
+def _frame(ids: Ids, lengths: Lengths, begins: bool = True, ends: bool = True) -> Indices:
+    """Return `<s> tokens </s>` of sentences (B, L), or without one of these specials, padded to one length."""
     longest = int(lengths.max())
-    framed = np.full((len(ids), longest + 2), PAD_ID, dtype=np.int64)
+    framed = np.full((len(ids), begins + longest + ends), PAD_ID, dtype=np.int64)
     is_token = np.arange(longest) < lengths[:, None]
-    framed[:, 1:-1][is_token] = ids[:, :longest][is_token]
-    framed[:, 0] = SOS_ID
-    framed[np.arange(len(ids)), lengths + 1] = EOS_ID
+    framed[:, begins : begins + longest][is_token] = ids[:, :longest][is_token]
+    framed[:, :begins] = SOS_ID
+    if ends:
+        framed[np.arange(len(ids)), begins + lengths] = EOS_ID
     return framed
 
 

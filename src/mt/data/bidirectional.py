@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from mt.data.batching import Sentences, TrainingCorpus
 from mt.data.shuffle import hash_indices
-from mt.data.token_store import SIDES, EncodedCorpus, Indices, ranges, sentence_tokens
-
-_AT_ONCE = 2**16  # pairs, of which the place of each token is in memory
+from mt.data.token_store import SIDES, EncodedCorpus, Indices, sentence_tokens
 
 
 def reversed_pairs(sentences: Sentences, indices: Indices) -> NDArray[np.bool_]:
@@ -62,16 +60,9 @@ class _PartlyReversed:
     def select(self, indices: Indices) -> EncodedCorpus:
         """Copy some pairs into memory, reversed or not."""
         plain, is_reversed = self.sentences.select(indices), self.are_reversed(indices)
-        tokens = np.concatenate([plain.sides[side][0] for side in SIDES])
-        sizes = np.stack([np.diff(plain.sides[side][1]) for side in SIDES])
-        starts = (np.cumsum(sizes) - sizes.ravel()).reshape(sizes.shape)
-        sizes, starts = (np.where(is_reversed, values[::-1], values) for values in (sizes, starts))
-        groups = np.split(np.arange(len(indices)), range(_AT_ONCE, len(indices), _AT_ONCE))
-        sides = {
-            side: (np.concatenate([tokens[ranges(s[g], n[g])] for g in groups]), np.concatenate([[0], np.cumsum(n)]))
-            for side, s, n in zip(SIDES, starts, sizes, strict=True)
-        }
-        return replace(plain, sides=sides)
+        both = plain.sides["source"].followed_by(plain.sides["target"])
+        rows = np.arange(len(plain)) + len(plain) * np.stack([is_reversed, ~is_reversed])
+        return replace(plain, sides=dict(zip(SIDES, map(both.select, rows), strict=True)))
 
     def are_reversed(self, indices: Indices) -> NDArray[np.bool_]:
         """Return which pairs (B,) are reversed."""

@@ -24,8 +24,8 @@ from mt.data import phrasebook
 from mt.data.bilingual import bilingual_pairs
 from mt.data.named_corpora import opus_archive, sacrebleu_files
 from mt.data.paired_texts import LinePair, LineText, paired_texts, read_texts
-from mt.data.tables import COLUMNS_HINT, Row, first_line, no_column, row_issue, table_rows
-from mt.errors import InputError, MachineError, is_disk_full, is_out_of_memory
+from mt.data.tables import COLUMNS_HINT, Row, no_column, row_issue, table_rows
+from mt.errors import InputError, MachineError, first_line, is_disk_full, is_out_of_memory
 from mt.storage.download import offline_switch
 from mt.text.archives import ARCHIVES
 from mt.text.lines import IssueHandler, raise_issue

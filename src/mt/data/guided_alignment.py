@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.data.token_store import SIDES, EncodedCorpus, Indices
+from mt.data.token_store import SIDES, EncodedCorpus, Indices, Ragged
 from mt.data.tokenizer import BYTES, SPACE, SPECIALS, TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
-from mt.data.word_alignment import Words, align_words
+from mt.data.word_alignment import align_words
 from mt.storage import atomic
 from mt.text.words import is_single
 
@@ -48,27 +48,24 @@ class PieceWords:
         names = [hashlib.blake2b(text.lower().encode(), digest_size=8).digest() for text in texts]
         self._keys = np.frombuffer(b"".join(names), np.uint64)
 
-    def numbers(self, ids: Array) -> Array:
-        """Return the word that each token belongs to, counted in its sentence, of ids (B, L); -1 for hidden ones."""
+    def numbers(self, ids: Array) -> tuple[Array, Array]:
+        """Return the word that each token of sentences (B, L) belongs to, and the number of words of each (B,).
+
+        Words are counted in their sentence; -1 stands for hidden tokens.
+        """
         before = np.pad(self._ends[ids[:, :-1]], ((0, 0), (1, 0)), constant_values=True)
         begins = (self._begins[ids] | before) & ~self.hidden[ids] & ~self._is_space[ids]
         inner = np.where(self.hidden[ids], 0, self._inner[ids]).cumsum(axis=1)
         numbers = begins.cumsum(axis=1) - 1 + np.pad(inner[:, :-1], ((0, 0), (1, 0))) + self._is_space[ids]
-        return np.where(self.hidden[ids], -1, numbers)
-
-    def counts(self, ids: Array) -> Array:
-        """Return the number of words (B,) of sentences (B, L)."""
-        # The last piece's inner words begin no token, so that no token has their numbers.
-        last: Array = (self.numbers(ids) + np.where(self.hidden[ids], 0, self._inner[ids])).max(axis=1, initial=-1)
-        return last + 1
+        # A piece's inner words begin no token, so that no token has the numbers of the last one's.
+        ends = np.where(self.hidden[ids], 0, numbers + self._inner[ids] + 1)
+        return np.where(self.hidden[ids], -1, numbers), ends.max(axis=1, initial=0)
 
     def keys(self, ids: Array) -> tuple[Array, Array]:
         """Return a hash of each word of sentences (B, L), in order, and the number of words of each (B,)."""
-        numbers = self.numbers(ids)
+        numbers, sizes = self.numbers(ids)
         rows, columns = np.nonzero(numbers >= 0)
-        words = numbers[rows, columns]
-        sizes = self.counts(ids)
-        places = (np.cumsum(sizes) - sizes)[rows] + words
+        places = (np.cumsum(sizes) - sizes)[rows] + numbers[rows, columns]
         firsts = np.flatnonzero(np.diff(places, prepend=-1))
         position = np.arange(len(places)) - np.repeat(firsts, np.diff(firsts, append=len(places)))
         keys = np.zeros(int(sizes.sum()), np.uint64)
@@ -103,9 +100,8 @@ class Alignments:
 
         Sentences whose number of words an augmentation has changed are not aligned.
         """
-        sides = list(zip(self.words, (src_tokens, tgt_in), strict=True))
-        source, target = (words.numbers(ids) for words, ids in sides)
-        n_words = np.stack([words.counts(ids) for words, ids in sides], axis=1)
+        (source, n_source), (target, n_target) = map(PieceWords.numbers, self.words, (src_tokens, tgt_in))
+        n_words = np.stack([n_source, n_target], axis=1)
         is_linked = np.zeros((len(sentences), n_words[:, 1].max() + 1, n_words[:, 0].max() + 1), np.bool_)
         for row in np.flatnonzero((n_words == self.sizes[sentences]).all(axis=1)).tolist():
             links = self.links[self.starts[sentences[row]] : self.starts[sentences[row] + 1]]
@@ -131,11 +127,11 @@ def write_alignments(corpus: EncodedCorpus, tokenizers: TokenizerPair, folder: P
         np.save(partial / "sizes.npy", np.stack([np.diff(side.starts) for side in sides], axis=1).astype(np.uint16))
 
 
-def _corpus_words(corpus: EncodedCorpus, side: str, tokenizer: TextTokenizer) -> Words:
+def _corpus_words(corpus: EncodedCorpus, side: str, tokenizer: TextTokenizer) -> Ragged:
     """Return the words of one side, numbered in the order of their keys; the keys are held block by block."""
     words, found = PieceWords(tokenizer), []
     pad = int(np.flatnonzero(words.hidden)[0])
-    longest = int(np.diff(corpus.sides[side][1]).max(initial=1))
+    longest = int(np.diff(corpus.sides[side].starts).max(initial=1))
     at_once = max(1, min(_AT_ONCE, _PIECES // longest))  # sentences are padded to the longest
     for start in range(0, len(corpus), at_once):
         ids, lengths = corpus.gather(side, np.arange(start, min(start + at_once, len(corpus))))
@@ -145,4 +141,4 @@ def _corpus_words(corpus: EncodedCorpus, side: str, tokenizer: TextTokenizer) ->
     vocab = np.unique(np.concatenate([distinct for distinct, _, _ in found]))
     numbers = [np.searchsorted(vocab, distinct).astype(np.int32)[inverse] for distinct, inverse, _ in found]
     starts = np.cumsum(np.concatenate([[0], *(sizes for _, _, sizes in found)]))
-    return Words(np.concatenate(numbers), starts)
+    return Ragged(np.concatenate(numbers), starts)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.shortlist import model_1
-from mt.data.token_store import ranges
+from mt.data.token_store import Ragged, value_pairs
 from mt.text.lines import nfc
 from mt.text.words import IN_WORD, UNSPACED
 
@@ -82,9 +82,12 @@ def learn_lexicon(source: Side, target: Side, src_lines: Array, tgt_lines: Array
     is_usable = (n_words_of.min(axis=0) > 0) & (n_words_of.max(axis=0) <= _MAX_WORDS)
     n_pairs = int(n_words_of[:, is_usable].prod(axis=0).sum())
     usable = sample[is_usable][:: max(1, -(-n_pairs // _MAX_PAIRS))]
-    sources, targets, positions = _word_pairs(source, target, src_lines[usable], tgt_lines[usable])
+    src_words = Ragged(source.ids, source.starts).select(src_lines[usable])
+    tgt_words = Ragged(target.ids, target.starts).select(tgt_lines[usable])
+    places, positions = value_pairs(src_words, tgt_words)
     n_targets = len(target.vocab) + 1
-    codes, index, seen = np.unique(sources * n_targets + targets, return_inverse=True, return_counts=True)
+    codes = src_words.values[places] * n_targets + tgt_words.values[positions]
+    codes, index, seen = np.unique(codes, return_inverse=True, return_counts=True)
     src, tgt = np.divmod(codes, n_targets)
     probabilities = model_1(src, [(index, positions)])
     share = np.bincount(target.ids, minlength=n_targets) / max(1, len(target.counts))  # of the lines with a word
@@ -99,15 +102,6 @@ def learn_lexicon(source: Side, target: Side, src_lines: Array, tgt_lines: Array
     src, tgt, gains = src[order], tgt[order], gains[order]
     best = np.arange(len(src)) - np.searchsorted(src, src) < _TRANSLATIONS
     return src[best], tgt[best], gains[best]
-
-
-def _word_pairs(source: Side, target: Side, src_lines: Array, tgt_lines: Array) -> tuple[Array, Array, Array]:
-    """Return source word, target word, and the place of the target word in these lines, of all pairs in each line."""
-    n_src, n_tgt = source.counts[src_lines], target.counts[tgt_lines]
-    words = source.ids[ranges(source.starts[src_lines], n_src)]
-    partners = np.repeat(n_tgt, n_src)  # of each source word
-    places = ranges(np.repeat(np.cumsum(n_tgt) - n_tgt, n_src), partners)
-    return np.repeat(words, partners), target.ids[ranges(target.starts[tgt_lines], n_tgt)][places], places
 
 
 def word_translations(source: Side, target: Side) -> dict[str, list[str]]:

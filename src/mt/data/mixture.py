@@ -4,10 +4,11 @@ import json
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
 
 
-@dataclass(frozen=True)
+@dataclass
 class MixturePart:
     """Consecutive sentence pairs from one source, all in one direction.
 
@@ -36,10 +37,8 @@ def read_parts(counts: Path, split: str) -> list[MixturePart]:
 
 
 def part_of_each(parts: Sequence[MixturePart]) -> Iterator[MixturePart]:
-    """Yield the part of each pair."""
-    for part in parts:
-        for _ in range(part.pairs):
-            yield part
+    """Return the part of each pair."""
+    return chain.from_iterable(repeat(part, part.pairs) for part in parts)
 
 
 @dataclass(frozen=True)

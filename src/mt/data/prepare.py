@@ -119,14 +119,14 @@ def _write_splits(config: Config, folder: Path, counts: Counter[str]) -> dict[st
         # The small files come first, so that their errors are reported early.
         for split, sources in (("valid", data.valid), ("test", data.test)):
             for source in sources if isinstance(sources, tuple) else ():
-                writers[split].begin_part(_part_of(source, data))
+                writers[split].parts.append(_part_of(source, data))
                 for src, tgt in read_pairs(source, data):
                     writers[split].write(src, tgt)
         held_out = Split(data, config.seed)
         for source in data.train:
             part, synthetic = _part_of(source, data), is_synthetic(source)
             for writer in writers.values():
-                writer.begin_part(part)
+                writer.parts.append(replace(part))
             for src, tgt in read_pairs(source, data):
                 if held_out and not synthetic and src.startswith(f"{BACK_TRANSLATION_TAG} "):
                     raise back_translation_error(source.name)
@@ -139,7 +139,7 @@ def _write_splits(config: Config, folder: Path, counts: Counter[str]) -> dict[st
                 else:
                     counts["kept"] += 1
                     writers["train"].write(src, tgt)
-    return {s: [part for part in writer.parts() if part.pairs or s == "train"] for s, writer in writers.items()}
+    return {s: [part for part in writer.parts if part.pairs or s == "train"] for s, writer in writers.items()}
 
 
 def _part_of(source: Source, data: DataConfig) -> MixturePart:
@@ -175,25 +175,17 @@ def _pairs(parts: Sequence[MixturePart]) -> int:
 
 
 class _PairWriter:
-    """A writer of one split as two aligned text files, part by part."""
+    """A writer of one split as two aligned text files; pairs belong to the last of its parts."""
 
     def __init__(self, folder: Path, split: str, stack: ExitStack) -> None:
         paths = (folder / f"{split}.{side}" for side in ("source", "target"))
         self._files = [stack.enter_context(path.open("wb")) for path in paths]
-        self._parts: list[MixturePart] = []
-        self._counts: list[int] = []
-
-    def begin_part(self, part: MixturePart) -> None:
-        self._parts.append(part)
-        self._counts.append(0)
+        self.parts: list[MixturePart] = []
 
     def write(self, src: str, tgt: str) -> None:
         for file, text in zip(self._files, (src, tgt), strict=True):
             file.write(text.encode() + b"\n")
-        self._counts[-1] += 1
-
-    def parts(self) -> list[MixturePart]:
-        return [replace(part, pairs=pairs) for part, pairs in zip(self._parts, self._counts, strict=True)]
+        self.parts[-1].pairs += 1
 
 
 def input_digests(data: DataConfig, digest: Callable[[Path], str] = sha256) -> dict[str, Any]:

@@ -52,11 +52,7 @@ class SentencePieceTokenizer:
 
     @classmethod
     def train(
-        cls,
-        lines: Iterable[str],
-        vocab_size: int,
-        tags: Sequence[str] = (),
-        model_type: str = "unigram",
+        cls, lines: Iterable[str], vocab_size: int, tags: Sequence[str] = (), model_type: str = "unigram"
     ) -> "SentencePieceTokenizer":
         """Train a model, `unigram` or `bpe`; a small text gives a smaller vocabulary.
 
@@ -137,7 +133,8 @@ class SentencePieceTokenizer:
     @classmethod
     def load(cls, path: Path) -> "SentencePieceTokenizer":
         """Load and check a tokenizer file, made by `to_json`; an InputError if it is damaged."""
-        content = _read(path)
+        with explain_read_errors(path):
+            content = path.read_bytes()
         try:
             state = json.loads(content)
             pieces = state["pieces"] or SPECIALS
@@ -244,13 +241,10 @@ class SentencePieceTokenizer:
         return [(name, score) for name, i, score, byte in found if i != UNK_ID and not byte]
 
 
-def _read(path: Path) -> bytes:
-    with explain_read_errors(path):
-        return path.read_bytes()
-
-
 def _read_model(path: Path) -> bytes:
-    _load(model := _read(path), path)
+    with explain_read_errors(path):
+        model = path.read_bytes()
+    _load(model, path)
     return model
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.data.token_store import SIDES, EncodedCorpus, ranges
+from mt.data.token_store import SIDES, EncodedCorpus, Ragged, blocks, value_pairs
 from mt.data.tokenizer import SPECIALS, TokenizerPair
 
 Array = NDArray[Any]
@@ -45,11 +45,11 @@ def make_shortlist(corpus: EncodedCorpus, size: int, tokenizers: TokenizerPair) 
     """
     sample = _sample(corpus)
     vocab = tokenizers.target.vocab_size
-    counts = np.bincount(sample.sides["target"][0], minlength=vocab)
+    counts = np.bincount(sample.sides["target"].values, minlength=vocab)
     always = np.argsort(-counts, kind="stable")[: min(_ALWAYS, np.count_nonzero(counts))]
-    codes, blocks = _distinct(_token_pairs(sample, always, vocab))
+    codes, indexed = _distinct(_token_pairs(sample, always, vocab))
     sources, targets = np.divmod(codes, vocab)
-    order = np.lexsort((-model_1(sources, blocks), sources))
+    order = np.lexsort((-model_1(sources, indexed), sources))
     sources, targets = sources[order], targets[order]
     best = np.arange(len(order)) - np.searchsorted(sources, sources) < size
 
@@ -64,10 +64,10 @@ def make_shortlist(corpus: EncodedCorpus, size: int, tokenizers: TokenizerPair) 
 
 
 def _sample(corpus: EncodedCorpus) -> EncodedCorpus:
-    n_pairs = 0
-    for start in range(0, len(corpus), _SENTENCES_AT_ONCE):  # bounds the memory for lengths
-        n_src, n_tgt = corpus.lengths(np.arange(start, min(start + _SENTENCES_AT_ONCE, len(corpus))))
-        n_pairs += int(((n_src - 2) * (n_tgt - 1)).sum())
+    n_pairs, bounds = 0, [corpus.sides[side].starts for side in SIDES]
+    for first in range(0, len(corpus), _SENTENCES_AT_ONCE):  # bounds the memory for lengths
+        n_src, n_tgt = (np.diff(starts[first : first + _SENTENCES_AT_ONCE + 1]) for starts in bounds)
+        n_pairs += int(n_src @ n_tgt)
     return corpus.select(np.arange(0, len(corpus), max(1, -(-n_pairs // _MAX_PAIRS))))
 
 
@@ -76,17 +76,14 @@ def _token_pairs(corpus: EncodedCorpus, frequent: Array, vocab: int) -> Iterator
 
     Target tokens are numbered from 0 in each block. Those that are always allowed need no lists.
     """
-    (sources, source_starts), (targets, target_starts) = (corpus.sides[side] for side in SIDES)
-    is_rare = ~np.isin(targets, frequent)
-    target_starts, targets = np.concatenate([[0], np.cumsum(is_rare)])[target_starts], targets[is_rare]
-    n_src, n_tgt = np.diff(source_starts), np.diff(target_starts)
-    numbers = np.cumsum(n_src * n_tgt) // _PAIRS_AT_ONCE
-    for block in np.split(np.arange(len(corpus)), np.flatnonzero(np.diff(numbers)) + 1):
-        partners = np.repeat(n_src[block], n_tgt[block])  # of each target token
-        places = ranges(np.repeat(source_starts[block], n_tgt[block]), partners)
-        own = targets[target_starts[block[0]] : target_starts[block[-1] + 1]] if len(block) else targets[:0]
-        codes = sources[places].astype(np.int64) * vocab + np.repeat(own, partners)
-        yield codes, np.repeat(np.arange(len(own), dtype=np.int32), partners)
+    source, target = (corpus.sides[side] for side in SIDES)
+    is_rare = ~np.isin(target.values, frequent)
+    rare = Ragged(target.values[is_rare], np.concatenate([[0], np.cumsum(is_rare)])[target.starts])
+    for block in blocks(np.diff(source.starts) * np.diff(rare.starts), _PAIRS_AT_ONCE):
+        sources, targets = source.select(block), rare.select(block)
+        places, tokens = value_pairs(sources, targets)
+        codes = sources.values[places].astype(np.int64) * vocab + targets.values[tokens]
+        yield codes, tokens.astype(np.int32)
 
 
 def _distinct(pairs: Iterable[tuple[Array, Array]]) -> tuple[Array, list[tuple[Array, Array]]]:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from mt.config import TokenizerConfig
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.token_store import SIDES, EncodedCorpus, Ids, Lengths, most_ids
+from mt.data.token_store import SIDES, EncodedCorpus, Ids, Lengths, Ragged, most_ids
 from mt.data.tokenizer import SPACE, TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
 from mt.errors import InputError
@@ -157,8 +157,7 @@ class _Words:
 class _Segmentations:
     """Segmentations of all word types: for type k the tokenizer's own at `first[k]`, then `draws[k]` drawn ones."""
 
-    tokens: NDArray[np.int64]  # the ids of all segmentations, concatenated
-    starts: Lengths  # position of each segmentation in `tokens`, and the end of the last
+    ids: Ragged  # of each segmentation
     first: Lengths  # (K,)
     draws: Lengths  # (K,)
 
@@ -172,21 +171,18 @@ class _Segmentations:
                 tokens += segmentation
                 starts.append(len(tokens))
         first = np.cumsum(draws + 1) - draws - 1
-        return cls(np.array(tokens, np.int64), np.array(starts, np.int64), first, draws)
+        return cls(Ragged(np.array(tokens, np.int64), np.array(starts, np.int64)), first, draws)
 
     def choose(self, types: NDArray[np.int32], bounds: Lengths, most: int, rng: np.random.Generator) -> Any:
         """Return the concatenated ids and the lengths of sentences, given as word types and sentence bounds.
 
         A sentence that would have more than `most` ids keeps the tokenizer's own segmentation.
         """
-        own, sizes = self.first[types], np.diff(self.starts)
+        own, sizes = self.first[types], np.diff(self.ids.starts)
         chosen = own + rng.integers(1, self.draws[types], endpoint=True)
         tokens = _segment_sums(sizes[chosen], bounds)
         chosen = np.where(np.repeat(tokens > most, np.diff(bounds)), own, chosen)
-        # Token i is as far into its word's segmentation as the word's earlier tokens have come.
-        chosen_sizes = sizes[chosen]
-        shift = np.repeat(self.starts[chosen] - (np.cumsum(chosen_sizes) - chosen_sizes), chosen_sizes)
-        return self.tokens[shift + np.arange(len(shift))], _segment_sums(chosen_sizes, bounds)
+        return self.ids.select(chosen).values, _segment_sums(sizes[chosen], bounds)
 
 
 class SampledCorpus:
@@ -208,14 +204,14 @@ class SampledCorpus:
         self._seed, self._folder, self._source_format = seed, folder, corpus.source_format
         self._segmenters, self._most_ids = segmenters, most_ids(max_length, corpus.source_format)
         self._words = [_Words.split(*corpus.sides[side], t) for side, t in zip(SIDES, tokenizers, strict=True)]
-        self._dtypes = [corpus.sides[side][0].dtype for side in SIDES]
+        self._dtypes = [corpus.sides[side].values.dtype for side in SIDES]
 
     def in_epoch(self, epoch: int) -> EncodedCorpus:
         """Return the sentences of an epoch."""
         sides = {side: self._segment(number, epoch) for number, side in enumerate(SIDES)}
         return EncodedCorpus(sides, self._source_format)
 
-    def _segment(self, side: int, epoch: int) -> tuple[Ids, Lengths]:
+    def _segment(self, side: int, epoch: int) -> Ragged:
         words, dtype = self._words[side], self._dtypes[side]
         rng = np.random.Generator(np.random.PCG64([self._seed, epoch, side]))
         segmentations = _Segmentations.draw(words, self._segmenters[side], random.Random(int(rng.integers(2**63))))
@@ -230,7 +226,7 @@ class SampledCorpus:
             file.flush()
             np.cumsum(starts, out=starts)
             # An empty file cannot be mapped.
-            return (np.memmap(file, dtype=dtype, mode="r") if starts[-1] else np.zeros(1, dtype)), starts
+            return Ragged(np.memmap(file, dtype=dtype, mode="r") if starts[-1] else np.zeros(1, dtype), starts)
 
 
 def _segment_sums(values: NDArray[Any], bounds: Lengths) -> Lengths:

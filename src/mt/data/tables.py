@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mt.config import TableFile
-from mt.errors import InputError, is_out_of_memory
+from mt.errors import InputError, first_line, is_out_of_memory
 from mt.text.archives import refuse_unsafe_zip
 from mt.text.lines import IssueHandler, TextIssue, explain_read_errors, read_lines
 
@@ -54,11 +54,6 @@ def read_cells(path: Path, source: TableFile, on_issue: IssueHandler) -> Iterato
 def no_column(column: str, columns: Iterable[str]) -> str:
     """Describe a missing column."""
     return f"no column '{column}', only {', '.join(map(str, columns))}"
-
-
-def first_line(error: BaseException, limit: int = 300) -> str:
-    """Return the first line of an error's message, or else its type."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:limit]
 
 
 def row_issue(name: object, unit: str, number: int, problem: str, hint: str = "") -> TextIssue:
@@ -103,17 +98,17 @@ def _quoted_cells(path: Path, delimiter: str, on_issue: IssueHandler) -> Iterato
     """Yield cells by RFC 4180: a cell in double quotes may contain delimiters, doubled quotes and line breaks."""
     csv.field_size_limit(2**31 - 1)
     rows = csv.reader((line + "\n" for line in read_lines(path, on_issue)), delimiter=delimiter, strict=True)
-    first_line = 1  # of a row, which an unclosed quote makes long
+    start = 1  # of a row, which an unclosed quote makes long
     try:
         for cells in rows:
             if cells:
-                yield first_line, cells
-            first_line = rows.line_num + 1
+                yield start, cells
+            start = rows.line_num + 1
     except csv.Error as error:
         problem, hint = f"not valid CSV: {error}", "quoting: false reads quotes as text"
         if "new-line character" in str(error):
             problem, hint = "a carriage return that ends no line", "save the table with line ends of LF or CR LF"
-        raise InputError(f"{path}:{first_line}: {problem}", hint) from None
+        raise InputError(f"{path}:{start}: {problem}", hint) from None
 
 
 def _jsonl_rows(path: Path, on_issue: IssueHandler) -> Iterator[Row]:
@@ -167,18 +162,18 @@ def _valid_rows(batch: Any, path: Path, before: int, on_issue: IssueHandler) -> 
 
 
 def _sheet_cells(path: Path, sheet: str | None = None) -> Iterator[tuple[int, list[Any]]]:
-    """Yield the number and the cells of each row that is not empty; `sheet` names a sheet, None takes the first.
+    """Yield the number and the cells of each row that is not empty, up to the last column of the first row.
 
-    Numbers are read as text and formulas as their results. Dates stay what they are, and are no text. Rows end with
-    the last column of the first. Raises InputError if the .xlsx is missing, damaged, encrypted or unsafe, or has no
-    such sheet.
+    Numbers are read as text and formulas as their results. Dates stay what they are, and are no text.
     """
     if importlib.util.find_spec("openpyxl") is None:
         raise InputError(f"{path}: reading .xlsx files needs openpyxl", "pip install 'mt-train[data]'")
+    import openpyxl
+
     try:
         with explain_read_errors(path):
             _refuse_unsafe(path)
-        with closing(_workbook(path)) as workbook:
+        with closing(openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)) as workbook:
             names = [each.title for each in workbook.worksheets]
             if not names or sheet not in (None, *names):
                 raise InputError(f"{path}: no sheet {sheet!r}, only {', '.join(names)}", "name one of these as `sheet`")
@@ -194,20 +189,11 @@ def _sheet_cells(path: Path, sheet: str | None = None) -> Iterator[tuple[int, li
                 width = width or len(cells)
                 if any(cells):
                     yield number, cells + [""] * (width - len(cells))
-    except Exception as error:  # the library raises whatever its parts do
-        if isinstance(error, InputError | OSError) or is_out_of_memory(error):
+    except Exception as error:  # the library raises whatever its parts do, OSError for a file of another program
+        if isinstance(error, InputError) or is_out_of_memory(error):
             raise
         message = f"{path}: damaged, or no .xlsx file ({first_line(error, 200)})"
         raise InputError(message, "save it again in its program") from None
-
-
-def _workbook(path: Path) -> Any:
-    import openpyxl
-
-    try:
-        return openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
-    except OSError as error:  # what it raises for a file of another program, too
-        raise ValueError(str(error)) from None
 
 
 def _refuse_unsafe(path: Path) -> None:

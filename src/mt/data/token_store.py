@@ -7,7 +7,7 @@ import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,36 @@ Lengths = NDArray[np.int64]
 
 SIDES = ("source", "target")
 
-_RUNS_AT_ONCE = 256  # runs of consecutive sentences that are copied before their pages are released
+_ROWS_AT_ONCE = 2**16  # that are copied before their pages are released
+
+
+class Ragged(NamedTuple):
+    """Rows of different lengths: their values, row after row, and where each begins and the last ends (N + 1,)."""
+
+    values: NDArray[Any]
+    starts: Lengths
+
+    def select(self, rows: Indices) -> "Ragged":
+        """Copy some rows, in the given order.
+
+        Mapped pages count as memory of this process, together with those that the system reads ahead; they are
+        released while copying.
+        """
+        copies, sizes = [np.zeros(0, self.values.dtype)], [np.zeros(1, np.int64)]
+        for first in range(0, len(rows), _ROWS_AT_ONCE):
+            some = rows[first : first + _ROWS_AT_ONCE]
+            starts = self.starts[some]
+            sizes.append(self.starts[some + 1] - starts)
+            copies.append(self.values[ranges(starts, sizes[-1])])
+            for array in self if hasattr(mmap, "MADV_DONTNEED") else ():  # not on Windows
+                if (mapping := getattr(array, "_mmap", None)) is not None:
+                    mapping.madvise(mmap.MADV_DONTNEED)
+        return Ragged(np.concatenate(copies), np.cumsum(np.concatenate(sizes)))
+
+    def followed_by(self, other: "Ragged") -> "Ragged":
+        """Return these rows, which begin at 0, and behind them those of another."""
+        starts = np.concatenate([self.starts, len(self.values) + other.starts[1:]])
+        return Ragged(np.concatenate([self.values, other.values]), starts)
 
 
 def sentence_tokens(n_source: Any, n_target: Any, source_format: str = SOURCE_FORMATS[0]) -> tuple[Any, Any]:
@@ -39,11 +68,11 @@ class EncodedCorpus:
     """A parallel corpus as token ids.
 
     Attributes:
-        sides: by side, the concatenated ids of all sentences, and the position of each one and of the end (N + 1,).
+        sides: the ids of all sentences, by side.
         source_format: the special tokens around a source.
     """
 
-    sides: dict[str, tuple[Ids, Lengths]]
+    sides: dict[str, Ragged]
     source_format: str = SOURCE_FORMATS[0]
 
     @classmethod
@@ -55,7 +84,7 @@ class EncodedCorpus:
             dtype = np.dtype(path.suffix[1:])
             # An empty file cannot be mapped.
             tokens = np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.zeros(1, dtype)
-            sides[side] = tokens, np.load(folder / f"{side}_starts.npy", mmap_mode="r")
+            sides[side] = Ragged(tokens, np.load(folder / f"{side}_starts.npy", mmap_mode="r"))
         return cls(sides, source_format)
 
     def in_epoch(self, epoch: int) -> "EncodedCorpus":
@@ -63,13 +92,13 @@ class EncodedCorpus:
         return self
 
     def __len__(self) -> int:
-        return len(self.sides["source"][1]) - 1
+        return len(self.sides["source"].starts) - 1
 
     def lengths(self, indices: Indices | None = None) -> tuple[Lengths, Lengths]:
         """Return source and target tokens (N,), specials included, of some sentences or of all."""
         n_source, n_target = (
             np.diff(starts) if indices is None else starts[indices + 1] - starts[indices]
-            for starts in (self.sides[side][1] for side in SIDES)
+            for starts in (self.sides[side].starts for side in SIDES)
         )
         return sentence_tokens(n_source, n_target, self.source_format)
 
@@ -82,27 +111,8 @@ class EncodedCorpus:
         return found
 
     def select(self, indices: Indices) -> "EncodedCorpus":
-        """Copy some sentences into memory, in the given order.
-
-        Mapped pages count as memory of this process, together with those that the system reads ahead; they are
-        released while copying.
-        """
-        firsts = np.flatnonzero(np.diff(indices, prepend=-2) != 1)
-        runs = np.stack([indices[firsts], np.diff(firsts, append=len(indices))], axis=1)
-        return EncodedCorpus({side: self._copy_runs(side, runs) for side in SIDES}, self.source_format)
-
-    def _copy_runs(self, side: str, runs: NDArray[np.int64]) -> tuple[Ids, Lengths]:
-        tokens, starts = self.sides[side]
-        copies, lengths = [np.zeros(0, tokens.dtype)], [np.zeros(1, np.int64)]
-        for group in np.split(runs, range(_RUNS_AT_ONCE, len(runs), _RUNS_AT_ONCE)):
-            for first, number in group.tolist():
-                bounds = np.asarray(starts[first : first + number + 1])
-                copies.append(np.array(tokens[bounds[0] : bounds[-1]]))
-                lengths.append(np.diff(bounds))
-            for array in (tokens, starts) if hasattr(mmap, "MADV_DONTNEED") else ():  # not on Windows
-                if (mapping := getattr(array, "_mmap", None)) is not None:
-                    mapping.madvise(mmap.MADV_DONTNEED)
-        return np.concatenate(copies), np.cumsum(np.concatenate(lengths))
+        """Copy some sentences into memory, in the given order."""
+        return EncodedCorpus({side: rows.select(indices) for side, rows in self.sides.items()}, self.source_format)
 
     def gather(self, side: str, indices: Indices) -> tuple[Ids, Lengths]:
         """Return ids (B, L), arbitrary beyond a sentence's end, and lengths (B,) without specials."""
@@ -117,3 +127,18 @@ def ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.in
     """Return the numbers of ranges of the given starts and sizes, one range after another."""
     numbers: NDArray[np.int64] = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
     return numbers
+
+
+def value_pairs(source: Ragged, target: Ragged) -> tuple[Indices, Indices]:
+    """Return the place of both values of each pair of them in one row: row by row, and target value by target value.
+
+    The first row of `target` begins at 0.
+    """
+    n_source, n_target = np.diff(source.starts), np.diff(target.starts)
+    partners = np.repeat(n_source, n_target)  # of each target value
+    return ranges(np.repeat(source.starts[:-1], n_target), partners), np.repeat(np.arange(len(partners)), partners)
+
+
+def blocks(costs: Lengths, most: int) -> list[Indices]:
+    """Split rows of the given costs into consecutive blocks that cost about `most` each."""
+    return np.split(np.arange(len(costs)), np.flatnonzero(np.diff(np.cumsum(costs) // most)) + 1)

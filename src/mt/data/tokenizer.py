@@ -148,12 +148,7 @@ class BpeTokenizer:
 def _untrained() -> Tokenizer:
     """Return a tokenizer with all settings but no vocabulary."""
     tokenizer = Tokenizer(BPE(unk_token=UNK, byte_fallback=True))
-    tokenizer.normalizer = normalizers.Sequence(
-        [
-            normalizers.NFC(),
-            *(normalizers.Replace(*pair) for pair in ESCAPES),
-        ]
-    )
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), *(normalizers.Replace(*pair) for pair in ESCAPES)])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Metaspace(SPACE, prepend_scheme="always"),

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.shortlist import model_1
-from mt.data.token_store import ranges
+from mt.data.token_store import Ragged, blocks, value_pairs
 
 Array = NDArray[Any]
 Links = list[tuple[int, int]]  # (source word, target word) of a sentence pair
@@ -32,28 +32,14 @@ _WIDEST = 50  # jump
 _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
-class Words(NamedTuple):
-    """The words of one side: their ids, one sentence after another, and where each begins, (N + 1,)."""
-
-    ids: Array
-    starts: Array
-
-    def select(self, sentences: Array) -> "Words":
-        """Copy some sentences."""
-        sizes = np.diff(self.starts)[sentences]
-        starts = np.concatenate([[0], np.cumsum(sizes)])
-        return Words(self.ids[ranges(self.starts[sentences], sizes)], starts)
-
-
-def align_words(source: Words, target: Words) -> Iterator[Links]:
-    """Learn to align a parallel text, and yield the links of each sentence pair in order."""
+def align_words(source: Ragged, target: Ragged) -> Iterator[Links]:
+    """Learn to align a parallel text, given as the ids of its words; yield the links of each sentence pair in order."""
     sizes = np.stack([np.diff(source.starts), np.diff(target.starts)])
     usable = np.flatnonzero((sizes.min(axis=0, initial=1) > 0) & (sizes.max(axis=0, initial=0) <= _MAX_WORDS))
     stride = max(1, -(-int(sizes[:, usable].prod(axis=0).sum()) // _MAX_PAIRS))
-    vocab = tuple(int(side.ids.max(initial=0)) + 1 for side in (source, target))
+    vocab = tuple(int(side.values.max(initial=0)) + 1 for side in (source, target))
     aligner = _Aligner(source.select(usable[::stride]), target.select(usable[::stride]), vocab)
-    blocks = np.cumsum(sizes.prod(axis=0)) // _MAX_PAIRS
-    for block in np.split(np.arange(len(blocks)), np.flatnonzero(np.diff(blocks)) + 1):
+    for block in blocks(sizes.prod(axis=0), _MAX_PAIRS):
         yield from aligner.align(source.select(block), target.select(block))
 
 
@@ -98,14 +84,11 @@ class _Batch(NamedTuple):
 class _Text:
     """Sentence pairs with the pairs of their words, numbered sentence by sentence and target word by target word."""
 
-    def __init__(self, source: Words, target: Words) -> None:
+    def __init__(self, source: Ragged, target: Ragged) -> None:
         self.sides = source, target
         self.sizes = np.diff(source.starts), np.diff(target.starts)
-        n_pairs = self.sizes[0] * self.sizes[1]
-        self.starts = np.concatenate([[0], np.cumsum(n_pairs)])
-        sentence = np.repeat(np.arange(len(n_pairs)), n_pairs)
-        tgt, src = np.divmod(np.arange(self.starts[-1]) - self.starts[sentence], self.sizes[0][sentence])
-        self.words = source.starts[sentence] + src, target.starts[sentence] + tgt  # (P,) each
+        self.starts = np.concatenate([[0], np.cumsum(self.sizes[0] * self.sizes[1])])
+        self.words = value_pairs(source, target)  # (P,) each
 
     def batches(self, states: int) -> Iterator[_Batch]:
         """Yield all pairs of sentences that are not empty, with the states on side 0 or 1."""
@@ -146,7 +129,7 @@ class _Direction:
 
     def expectations(self, text: _Text, index: Array) -> tuple[Array, Array, Array]:
         """Return the posteriors of all pairs (P,), of each emitted word to have no counterpart, and of all jumps."""
-        pairs, nulls = np.zeros(len(index)), np.ones(len(text.sides[1 - self.states].ids))
+        pairs, nulls = np.zeros(len(index)), np.ones(len(text.sides[1 - self.states].values))
         jumps = np.zeros_like(self.jumps)
         for batch, found, unaligned, moved in self._posteriors(text, index):
             pairs[batch.cells[batch.is_word]] = found[batch.is_word]
@@ -156,7 +139,7 @@ class _Direction:
 
     def best(self, text: _Text, index: Array) -> Array:
         """Return the likeliest state of each emitted word, counted in its sentence; -1 if it has no counterpart."""
-        states = np.full(len(text.sides[1 - self.states].ids), -1)
+        states = np.full(len(text.sides[1 - self.states].values), -1)
         for batch, found, unaligned, _ in self._posteriors(text, index):
             chosen = np.where(found.max(axis=2) > unaligned, found.argmax(axis=2), -1)
             states[batch.words[batch.is_word]] = chosen[batch.is_word]
@@ -165,7 +148,7 @@ class _Direction:
     def _posteriors(self, text: _Text, index: Array) -> Iterator[tuple[_Batch, Array, Array, Array]]:
         for batch in text.batches(self.states):
             emission = np.where(batch.is_word[:, :, None], self.table[index[batch.cells]], 1.0)
-            null = np.where(batch.is_word, self.null[text.sides[1 - self.states].ids[batch.words]], 1.0)
+            null = np.where(batch.is_word, self.null[text.sides[1 - self.states].values[batch.words]], 1.0)
             yield batch, *self._forward_backward(emission, null, batch.is_word)
 
     def _forward_backward(self, emission: Array, null: Array, is_word: Array) -> tuple[Array, Array, Array]:
@@ -209,28 +192,28 @@ def _widths(n_states: int) -> Array:
 class _Aligner:
     """Models of both directions, learned from a text whose words have ids below the sizes of the vocabularies."""
 
-    def __init__(self, source: Words, target: Words, vocab: tuple[int, ...]) -> None:
+    def __init__(self, source: Ragged, target: Ragged, vocab: tuple[int, ...]) -> None:
         text, self._n_targets = _Text(source, target), vocab[1]
         self._codes, index = np.unique(self._code(text), return_inverse=True)
         words = self._codes // self._n_targets, self._codes % self._n_targets
         jumps = np.exp(-np.abs(np.arange(-_WIDEST, _WIDEST + 1) - 1) / 2) + 1e-3
         self._directions = []
         for states in range(2):
-            often = np.bincount(text.sides[1 - states].ids, minlength=vocab[1 - states]) + 0.01
+            often = np.bincount(text.sides[1 - states].values, minlength=vocab[1 - states]) + 0.01
             table = np.append(model_1(words[states], [(index, text.words[1 - states])]), _UNSEEN)
             self._directions.append(_Direction(states, table, often / often.sum(), jumps))
         for _ in range(_ITERATIONS if len(index) else 0):
             found = [direction.expectations(text, index) for direction in self._directions]
             counts = np.bincount(index, found[0][0] * found[1][0], len(self._codes))
             for direction, (_, nulls, jumps) in zip(self._directions, found, strict=True):
-                own, emitted = words[direction.states], text.sides[1 - direction.states].ids
+                own, emitted = words[direction.states], text.sides[1 - direction.states].values
                 totals = np.maximum(np.bincount(own, counts), 1e-12)
                 direction.table[:-1] = np.maximum(counts / totals[own], _UNSEEN)
                 null = np.bincount(emitted, nulls, len(direction.null)) + 0.01
                 direction.null = null / null.sum()
                 direction.jumps = jumps / max(jumps.sum(), 1.0) + 1e-4
 
-    def align(self, source: Words, target: Words) -> Iterator[Links]:
+    def align(self, source: Ragged, target: Ragged) -> Iterator[Links]:
         """Yield the links of each sentence pair."""
         text = _Text(source, target)
         codes = self._code(text)
@@ -246,6 +229,6 @@ class _Aligner:
 
     def _code(self, text: _Text) -> Array:
         """Return a number for the words of each pair (P,)."""
-        src, tgt = (side.ids[words].astype(np.int64) for side, words in zip(text.sides, text.words, strict=True))
+        src, tgt = (side.values[words].astype(np.int64) for side, words in zip(text.sides, text.words, strict=True))
         codes: Array = src * self._n_targets + tgt
         return codes

@@ -1,15 +1,17 @@
 """Texts to score a model on: files that the user names, or a split of the model's run."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from mt.config import DataConfig
-from mt.data.eval_texts import EvalText, read_pair, read_texts
+from mt.data.eval_texts import EvalText, nfc_lines, read_texts
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
 from mt.storage.find_model import run_of, run_of_checkpoint
 from mt.storage.run_dir import ModelDir, RunDir
 from mt.text.languages import chosen_language
+from mt.text.lines import read_parallel
 
 
 def owner(folder: ModelDir) -> RunDir | None:
@@ -23,12 +25,20 @@ def has_split(run: RunDir | None, split: str) -> bool:
 
 
 def pair_text(source: Path, reference: Path, data: DataConfig, to: str | None, source_lang: str | None) -> EvalText:
-    """Read two files as a text in a direction of a model; None is its only language, or an unknown source language."""
+    """Read two files as a text in a direction of a model; None is its only language, or an unknown source language.
+
+    Raises:
+        InputError: they have different numbers of lines, or none, or the model lacks a language.
+    """
     target = chosen_language(data.target_lang, to)
-    if source_lang is None:
-        return read_pair(source, reference, target)
-    own = chosen_language(data.source_lang, source_lang, "source")
-    return read_pair(source, reference, target, data.own_source(own), (own, target) not in data.pairs)
+    own = None if source_lang is None else chosen_language(data.source_lang, source_lang, "source")
+    pairs = list(read_parallel(source, reference))
+    if not pairs:
+        raise InputError(f"{source}: the file is empty", "a test set needs at least one sentence")
+    text = EvalText(target, [src for src, _ in pairs], nfc_lines((tgt for _, tgt in pairs), reference))
+    if own is None:
+        return text
+    return replace(text, source_lang=data.own_source(own), zero_shot=(own, target) not in data.pairs)
 
 
 def run_texts(

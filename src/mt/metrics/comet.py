@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mt.console import log
-from mt.errors import InputError
+from mt.errors import InputError, first_line
 
 _BATCH = 16  # sentences; the package's default
 
@@ -39,8 +39,7 @@ class Comet:
         try:
             self._model: Any = load_from_checkpoint(str(checkpoint))
         except Exception as error:  # the package raises whatever its dependencies do
-            first_line = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-            raise InputError(f"{checkpoint}: cannot be loaded as a COMET model: {first_line}") from None
+            raise InputError(f"{checkpoint}: cannot be loaded as a COMET model: {first_line(error)}") from None
         self._gpus = int(gpu)
         try:
             installed = version("unbabel-comet")

@@ -11,7 +11,8 @@ import numpy as np
 
 from mt.console import table
 from mt.data.paired_texts import LineText
-from mt.data.word_alignment import Words, align_words
+from mt.data.token_store import Ragged
+from mt.data.word_alignment import align_words
 from mt.errors import InputError
 from mt.extras.doctor.alignment import Link, align, in_step_until, table_cells, with_gaps
 from mt.storage import atomic
@@ -123,9 +124,9 @@ class _Units:
             self.places.extend([number if is_mark or unit[0].isalnum() else -1 for unit in units])
         self.starts.append(len(self.ids))
 
-    def words(self) -> Words:
+    def words(self) -> Ragged:
         """Return the words and marks of all lines; the arrays are not copied."""
-        return Words(np.asarray(self.ids), np.asarray(self.starts))
+        return Ragged(np.asarray(self.ids), np.asarray(self.starts))
 
     def lines(self) -> Iterator[Sequence[int]]:
         """Yield the places of each line."""
