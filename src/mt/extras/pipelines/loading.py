@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from mt.config.base import Section
 from mt.config.loading import Origin, nearest_origin, parse_tree, read_limited, report_problems
-from mt.config.problems import Problem, entries, explain
+from mt.config.problems import SECTIONS, Problem, entries, explain
 from mt.config.suggestions import similar
 from mt.config.yaml_tree import TreePath, decode_text, parse_yaml
 from mt.errors import InputError, MtError
