@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mt.console import log
 from mt.data.mixture import direction, part_of_each, read_parts
+from mt.errors import InputError
 from mt.storage.run_dir import RunDir
-from mt.text.lines import nfc, read_lines
+from mt.text.lines import nfc, read_lines, read_parallel
 
 if TYPE_CHECKING:
     from mt.config import DataConfig
@@ -59,3 +61,11 @@ def read_texts(run: RunDir, split: str, data: "DataConfig") -> list[EvalText]:
         texts[part.direction].sources.append(source)
         texts[part.direction].references.append(reference)
     return [text for text in texts.values() if text.sources]
+
+
+def read_pair(source: Path, reference: Path, target_lang: str) -> EvalText:
+    """Read two aligned files; raise InputError if they have different numbers of lines, or none."""
+    pairs = list(read_parallel(source, reference))
+    if not pairs:
+        raise InputError(f"{source}: the file is empty", "a test set needs at least one sentence")
+    return EvalText(target_lang, [src for src, _ in pairs], nfc_lines((tgt for _, tgt in pairs), reference))

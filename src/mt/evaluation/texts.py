@@ -5,13 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from mt.config import DataConfig
-from mt.data.eval_texts import EvalText, nfc_lines, read_texts
+from mt.data.eval_texts import EvalText, read_pair, read_texts
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
 from mt.storage.find_model import run_of, run_of_checkpoint
 from mt.storage.run_dir import ModelDir, RunDir
 from mt.text.languages import chosen_language
-from mt.text.lines import read_parallel
 
 
 def owner(folder: ModelDir) -> RunDir | None:
@@ -32,10 +31,7 @@ def pair_text(source: Path, reference: Path, data: DataConfig, to: str | None, s
     """
     target = chosen_language(data.target_lang, to)
     own = None if source_lang is None else chosen_language(data.source_lang, source_lang, "source")
-    pairs = list(read_parallel(source, reference))
-    if not pairs:
-        raise InputError(f"{source}: the file is empty", "a test set needs at least one sentence")
-    text = EvalText(target, [src for src, _ in pairs], nfc_lines((tgt for _, tgt in pairs), reference))
+    text = read_pair(source, reference, target)
     if own is None:
         return text
     return replace(text, source_lang=data.own_source(own), zero_shot=(own, target) not in data.pairs)

@@ -44,9 +44,10 @@ class Embedding(nn.Module):
 
     def forward(self, tokens: Tensor, positions: Tensor, length: int) -> Tensor:
         """Embed tokens (N,) at positions (N,) or (1,), all below `length`; returns (N, D)."""
-        x = self.tokens(tokens) * self.scale  # (N, D)
+        x: Tensor = self.tokens(tokens) * self.scale  # (N, D)
         if self.training and self.word_dropout > 0:
             x = x * (torch.rand(len(x), 1, device=x.device) >= self.word_dropout)
         if self.positions is not None:
             x = x + self.positions(positions, length)  # (N, D)
-        return self.dropout(self.norm(x))
+        x = self.dropout(self.norm(x))
+        return x

@@ -69,7 +69,8 @@ class FeedForward(nn.Module):
         else:
             # A linear layer's gradient does not need its output, so relu may overwrite it.
             active = hidden.relu_() if self.activation == "relu" else F.gelu(hidden)
-        return self.down(self.dropout(active))  # (N, D)
+        y: Tensor = self.down(self.dropout(active))  # (N, D)
+        return y
 
 
 class Sublayer(nn.Module):
@@ -86,7 +87,7 @@ class Sublayer(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        y = function(self.norm(x)) if self.pre_norm else function(x)
+        y: Tensor = function(self.norm(x)) if self.pre_norm else function(x)
         y = x + self.dropout(y)
         return y if self.pre_norm else self.norm(y)
 
@@ -156,7 +157,8 @@ class DecoderLayer(nn.Module):
 
         def attend_to_source(y: Tensor) -> Tensor:
             losses.append(self.cross_attention.alignment_loss(y, tgt, memory, src, links))
-            return self.cross_attention(y, tgt, memory, src)
+            attended: Tensor = self.cross_attention(y, tgt, memory, src)
+            return attended
 
         x = self.residuals[0](x, lambda y: self.self_attention(y, tgt, causal=True))
         x = self.residuals[1](x, attend_to_source)

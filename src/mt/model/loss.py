@@ -48,7 +48,7 @@ def fused_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothin
     # Inside the autograd function gradients are always off.
     wants_gradient = torch.is_grad_enabled() and (states.requires_grad or weight.requires_grad)
     compute = _cuda_cross_entropy if states.is_cuda else _cross_entropy
-    return _FusedLoss.apply(compute, states, weight, labels, smoothing, wants_gradient)  # type: ignore[no-untyped-call]
+    return _apply(compute, states, weight, labels, smoothing, wants_gradient)
 
 
 def fused_r_drop_cross_entropy(
@@ -64,7 +64,7 @@ def fused_r_drop_cross_entropy(
     Returns:
         as `fused_cross_entropy`, the mean of both passes.
     """
-    return _FusedLoss.apply(_r_drop_cross_entropy, states, weight, labels, smoothing, alpha)  # type: ignore[no-untyped-call]
+    return _apply(_r_drop_cross_entropy, states, weight, labels, smoothing, alpha)
 
 
 def fused_distillation_cross_entropy(
@@ -82,8 +82,12 @@ def fused_distillation_cross_entropy(
     Returns:
         as `fused_cross_entropy`.
     """
-    arguments = states, weight, labels, smoothing, teachers, share
-    return _FusedLoss.apply(_distillation_cross_entropy, *arguments)  # type: ignore[no-untyped-call]
+    return _apply(_distillation_cross_entropy, states, weight, labels, smoothing, teachers, share)
+
+
+def _apply(compute: Callable[..., _Losses], *arguments: Any) -> tuple[Tensor, Tensor]:
+    loss, nll = _FusedLoss.apply(compute, *arguments)  # type: ignore[no-untyped-call]
+    return loss, nll
 
 
 class _FusedLoss(torch.autograd.Function):
@@ -131,8 +135,7 @@ def _cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothing: fl
         nll += (log_total - label_logit).sum()
         loss += (log_total - (1 - smoothing) * label_logit - smoothing * mean_logit).sum()
         if wants_gradient:
-            # Times `total` and without smoothing's e / V, the gradient by the logits is the exponentials but at
-            # the label.
+            # Times `total` and without e / V, the gradient by the logits is the exponentials but at the label.
             gradient = exponentials.scatter_add_(-1, label, (smoothing - 1) * total).to(inputs.dtype)
             grad_states[rows] = linear_without_grad(gradient, matrix.t()).div_(total)
             scaled = block / total.to(inputs.dtype)
@@ -211,9 +214,8 @@ def _r_drop_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smooth
             own = (difference * (sign * share)).add_(0.5 + share - sign * share * means[i])
             own.mul_(probs[i]).sub_(probs[1 - i], alpha=share)
             gradient[i] = own.scatter_add_(-1, label[i], torch.full_like(label_logit[i], (smoothing - 1) / 2))
-        flat = gradient.flatten(0, 1)
-        grad_passes[:, rows] = linear_without_grad(flat, matrix.t()).view_as(block)
-        grad_weight.add_(flat.t() @ block.flatten(0, 1))
+        grad_passes[:, rows] = linear_without_grad(gradient.flatten(0, 1), matrix.t()).view_as(block)
+        grad_weight.add_(gradient.flatten(0, 1).t() @ block.flatten(0, 1))
     grad_passes.sub_((smoothing / 2 * mean_row).to(grad_passes.dtype))
     grad_weight.sub_(passes.sum(dim=(0, 1)) * (smoothing / (2 * len(weight))))
     return loss, nll, (grad_passes.view_as(states), grad_weight)

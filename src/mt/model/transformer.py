@@ -64,7 +64,8 @@ class Transformer(nn.Module):
         """Return the logits (B, T, V) of source (B, S) and target (B, T) tokens; those at padding are arbitrary."""
         src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
         x = self.states(src_tokens, tgt_in, src, tgt)  # (N, D)
-        return self.output(tgt.unpack(x))  # (B, T, V)
+        logits: Tensor = self.output(tgt.unpack(x))  # (B, T, V)
+        return logits
 
     def states(self, src_tokens: Tensor, tgt_in: Tensor, src: Packing, tgt: Packing) -> Tensor:
         """Return the decoder's last states (N, D): the forward pass up to the output layer, which the loss fuses."""
@@ -76,7 +77,7 @@ class Transformer(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the same as `states`, and the loss of the layer that aligns words against word alignments."""
         memory, tgt = self.encode(src_tokens, src), tgt.rotated(self.rotary)
-        x = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])
+        x: Tensor = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])
         layers = list(self.decoder)
         aligning = layers[alignment_layer(len(layers))]
         for layer in layers:
@@ -89,18 +90,20 @@ class Transformer(nn.Module):
     def encode(self, src_tokens: Tensor, src: Packing) -> Tensor:
         """Encode source tokens (B, S) into memory (M, D)."""
         src = src.rotated(self.rotary)
-        x = self.source_embedding(src.pack(src_tokens), src.positions, src.shape[1])  # (M, D)
+        x: Tensor = self.source_embedding(src.pack(src_tokens), src.positions, src.shape[1])  # (M, D)
         for layer in self.encoder:
             x = layer(x, src)  # (M, D)
-        return self.encoder_norm(x)  # (M, D)
+        memory: Tensor = self.encoder_norm(x)  # (M, D)
+        return memory
 
     def decode(self, tgt_in: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:
         """Decode target tokens (B, T), given memory (M, D), into the decoder's last states (N, D)."""
         tgt = tgt.rotated(self.rotary)
-        x = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])  # (N, D)
+        x: Tensor = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])  # (N, D)
         for layer in self.decoder:
             x = layer(x, tgt, memory, src)  # (N, D)
-        return self.decoder_norm(x)  # (N, D)
+        x = self.decoder_norm(x)  # (N, D)
+        return x
 
     def start(self, src_tokens: Tensor) -> DecoderState:
         """Encode source tokens (B, S) for decoding with `step`."""
@@ -118,11 +121,12 @@ class Transformer(nn.Module):
         mask = state.reserve(tokens.shape[1])  # (B, 1, W, C)
         positions, length = state.positions(), state.position + 1
         rotation = None if self.rotary is None else self.rotary(positions, length)  # (1, K)
-        x = self.target_embedding(tokens.flatten(), positions, length)  # (B * W, D)
+        x: Tensor = self.target_embedding(tokens.flatten(), positions, length)  # (B * W, D)
         for layer, cache, source in zip(self._decoder_layers(), state.caches, state.source, strict=True):
             x = layer.step(x, cache, state.used, mask, source, state.source_mask, rotation)  # (B * W, D)
         state.advance(tokens.shape[1])
-        return self.output(self.decoder_norm(x))  # (B * W, V)
+        logits: Tensor = self.output(self.decoder_norm(x))  # (B * W, V)
+        return logits
 
     @property
     def device(self) -> torch.device:

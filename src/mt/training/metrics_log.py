@@ -9,7 +9,7 @@ from typing import Any
 
 from mt.config import Config, TrainingConfig
 from mt.console import log
-from mt.errors import InputError, MachineError
+from mt.errors import InputError, MachineError, first_line
 from mt.storage import atomic
 from mt.storage.run_dir import RunDir
 
@@ -123,7 +123,7 @@ class WeightsAndBiases:
             )
         except wandb.errors.Error as error:
             raise InputError(
-                f"training.wandb: Weights & Biases does not start: {str(error).splitlines()[0]}",
+                f"training.wandb: Weights & Biases does not start: {first_line(error)}",
                 "run `wandb login`; or set WANDB_MODE=offline, and run `wandb sync` later",
             ) from None
         # After a crash, steps are repeated, which W&B's own step counter does not allow.

@@ -154,12 +154,13 @@ def test_it_trains(tuned: Path, tmp_path: Path) -> None:
         (["--from", "runs/two", "--like", "two.yaml"], "--like and --from contradict each other"),
     ],
 )
-def test_errors_are_one_sentence(tuned: Path, arguments: list[str], message: str) -> None:
-    there = set(tuned.rglob("*"))
-    done = mt("init", *arguments, "--name", "x", cwd=tuned, code=2)
+def test_errors_are_one_sentence(tuned: Path, arguments: list[str], message: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(tuned, tmp_path / "tuned")
+    there = set(folder.rglob("*"))
+    done = mt("init", *arguments, "--name", "x", cwd=folder, code=2)
     assert message in done.stderr
     assert "Traceback" not in done.stderr
-    assert set(tuned.rglob("*")) == there
+    assert set(folder.rglob("*")) == there
 
 
 def test_languages_are_the_models(two_languages: Path) -> None:

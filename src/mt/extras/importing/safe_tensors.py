@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from yaml import YAMLError
 
-from mt.errors import InputError
+from mt.errors import InputError, first_line
 
 COPY_AGAIN = "copy or download it again"
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "checkpoint.pt")
@@ -41,7 +41,7 @@ def read_mapping(
     except FileNotFoundError:
         raise InputError(f"{path}: no such file", "name a complete folder") from None
     except (OSError, ValueError, RecursionError, YAMLError) as error:
-        raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0][:200]}", COPY_AGAIN) from None
+        raise InputError(f"{path}: cannot be read: {first_line(error, 200)}", COPY_AGAIN) from None
     if not isinstance(content, dict):
         raise InputError(f"{path}: holds no keys with values")
     return content

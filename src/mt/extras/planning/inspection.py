@@ -13,8 +13,8 @@ from mt.console import log
 from mt.data.bilingual import read_units
 from mt.data.named_corpora import opus_archive
 from mt.data.paired_texts import names_in, text_pairs
-from mt.data.tables import first_line, read_cells, table_rows
-from mt.errors import InputError
+from mt.data.tables import read_cells, table_rows
+from mt.errors import InputError, first_line
 from mt.extras.planning.init_options import Decide, Given, Source
 from mt.extras.planning.table_style import NAMED_ROLES, has_header, language_code, table_style
 from mt.text.archives import ARCHIVES
