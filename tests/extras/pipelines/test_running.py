@@ -355,22 +355,33 @@ def test_one_step_runs_alone(again: Path) -> None:
     assert "needs student" in mt("pipeline", "run", "pipeline.yaml", "--step", "final", cwd=again, code=2).stderr
 
 
-def test_slurm_gets_jobs_with_dependencies(tmp_path: Path) -> None:
-    folder = make_pipeline(tmp_path)
-    script = mt("pipeline", "pipeline.yaml", "--emit", "slurm", "--set", "steps.final.eval.beam=3", cwd=folder).stdout
+def submitted(folder: Path, *options: str) -> tuple[str, list[str], list[list[str]]]:
+    """Run the script for Slurm with a stand-in for sbatch; return its output, the jobs, and what each depends on."""
+    script = mt("pipeline", "pipeline.yaml", "--emit", "slurm", *options, cwd=folder).stdout
     (folder / "sbatch").write_text('#!/bin/sh\necho "$@" >> jobs\nwc -l < jobs | tr -d " "\n')
     (folder / "sbatch").chmod(0o755)
-    path = f"{folder}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["sh", "-c", script], cwd=folder, env={"PATH": path}, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "submitted: 1 2 3 4 5\n"
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=True)
     jobs = (folder / "jobs").read_text().splitlines()
-    needed = [re.findall(r"--dependency=(\S+)", job) for job in jobs]
+    return done.stdout, jobs, [re.findall(r"--dependency=(\S+)", job) for job in jobs]
+
+
+def test_slurm_gets_jobs_with_dependencies(tmp_path: Path) -> None:
+    output, jobs, needed = submitted(make_pipeline(tmp_path), "--set", "steps.final.eval.beam=3")
+    assert output == "submitted: 1 2 3 4 5\n"
     assert needed == [[], [], ["afterok:1:2"], ["afterok:3:1"], ["afterok:4"]]
     assert jobs[2].endswith(
         "--wrap mt pipeline run pipeline.yaml --step translated --runs runs --set steps.final.eval.beam=3"
     )
+
+
+def test_jobs_of_similar_names_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    clean = "{clean: {config: tiny.yaml, keep: [wrong-language]}}"
+    text = "data.train: {source: {step: a-b, file: train.en}, target: {step: a-b, file: train.xx}}"
+    last = f"{{train: {{config: tiny.yaml, set: {{{text}}}}}}}"
+    pipeline = f"name: tiny-student\nsteps:\n  a-b: {clean}\n  a_2d_b: {clean}\n  last: {last}\n"
+    _, _, needed = submitted(make_pipeline(tmp_path, pipeline))
+    assert needed == [[], [], ["afterok:1"]]
 
 
 def test_a_failed_step_names_itself_and_the_reason(again: Path) -> None:

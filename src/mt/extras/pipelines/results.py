@@ -1,7 +1,6 @@
 """Output of a pipeline: tables of its plan and of its states, scores and costs, a report, and a script for Slurm."""
 
 import html
-import re
 import shlex
 import time
 from collections.abc import Mapping
@@ -126,20 +125,15 @@ def slurm_script(plan: Plan, overrides: tuple[str, ...], runs: Path, names: list
         f"cd {shlex.quote(str(Path.cwd()))}",
         f"mkdir -p {shlex.quote(str(folder))}",
     ]
-    for name in names:
+    ids = {name: f"job_{number}" for number, name in enumerate(names, start=1)}
+    for name, job_id in ids.items():
         words = ["mt", "pipeline", "run", str(path), "--step", name, "--runs", str(runs)]
         words += [word for override in overrides for word in ("--set", override)]
-        after = "".join(f":${_variable(other)}" for other in plan.steps[name].needs if other in names)
+        after = "".join(f":${ids[other]}" for other in plan.steps[name].needs if other in ids)
         job = shlex.quote(f"{plan.pipeline.file.name}-{name}")
         log = shlex.quote(str(folder / f"{name}.slurm"))
         depends = f' --dependency="afterok{after}"' if after else ""
         options = f"--parsable --kill-on-invalid-dep=yes --job-name={job} --output={log} --open-mode=append{depends}"
-        lines.append(
-            f"{_variable(name)}=$(sbatch {options} ${{SBATCH_OPTIONS:-}} --wrap {shlex.quote(shlex.join(words))})"
-        )
-    variables = " ".join(f"${_variable(name)}" for name in names)
-    return "\n".join([*lines, f'echo "submitted:{" " * bool(names)}{variables}"'])
-
-
-def _variable(name: str) -> str:
-    return "job_" + re.sub(r"\W", lambda found: f"_{ord(found[0]):x}_", name)
+        lines.append(f"{job_id}=$(sbatch {options} ${{SBATCH_OPTIONS:-}} --wrap {shlex.quote(shlex.join(words))})")
+    submitted = "".join(f" ${job_id}" for job_id in ids.values())
+    return "\n".join([*lines, f'echo "submitted:{submitted}"'])
