@@ -82,6 +82,8 @@ def test_wrong_configurations(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> No
         mt.train({**yaml.safe_load(Path("tiny.yaml").read_text()), "training": {"lr": 1}})
     with pytest.raises(mt.InputError, match=r'--set training\.max_steps="x"'):
         mt.train("tiny.yaml", training={"max_steps": "x"})
+    with pytest.raises(mt.InputError, match=r"data\.1: unknown key"):
+        mt.train("tiny.yaml", data={1: 2})
     with pytest.raises(mt.InputError, match="no such file"):
         mt.train("none.yaml")
 

@@ -126,6 +126,11 @@ def test_inconsistent_sizes_are_refused(tmp_path: Path, content: bytes) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_more_entries_than_a_model_has_are_not_read(tmp_path: Path) -> None:
+    with pytest.raises(UnusableError, match="it claims 100001 entries"):
+        check(tmp_path, model(count=100_001))
+
+
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("how", ["fewer rows", "more rows", "one dimension more", "no row"])
 def test_tensors_of_other_shapes_are_refused(tmp_path: Path, name: str, how: str) -> None:

@@ -1,7 +1,9 @@
 """Excel workbooks as tables."""
 
 import datetime
+import errno
 import io
+import os
 import re
 import zipfile
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import openpyxl
 import pytest
+from openpyxl.worksheet._read_only import ReadOnlyWorksheet
 
 from data_helpers import pairs_of
 from mt.errors import InputError
@@ -93,6 +96,17 @@ def test_a_workbook_from_nowhere(tmp_path: Path) -> None:
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr(name, content)
         assert refusal(path).startswith(": damaged, or no .xlsx file")
+
+
+def test_a_failing_disk_is_no_damaged_workbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = workbook(tmp_path / "a.xlsx", ["en", "it"], ["a", "b"])
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(ReadOnlyWorksheet, "iter_rows", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        pairs_of(tmp_path, {"file": path.name})
 
 
 def test_an_unsafe_workbook(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def read_config(config: ConfigLike, overrides: Sequence[str] = ()) -> Config:
 
 
 def _arguments(values: Mapping[str, Any]) -> list[str]:
-    return [f"{'.'.join(path)}={_json(value)}" for path, value in entries(values)]
+    return [f"{'.'.join(map(str, path))}={_json(value)}" for path, value in entries(values)]
 
 
 def _json(value: Any) -> str:

@@ -23,6 +23,7 @@ from mt.decoding.engine import UnusableError
 _VERSION = 6
 NUMBER_TYPES = ("f", "b", "h", "i", "e", "H")  # float32, int8, int16, int32, float16, bfloat16
 _FLOAT32, _INT8 = 0, 1
+_MAX_ENTRIES = 100_000  # variables or aliases; a layer has about twenty
 _MAX_RANK = 4
 _MAX_ACTIVATION = 10
 
@@ -108,10 +109,10 @@ def _read_variables(file: BinaryIO, size: int) -> dict[str, Variable]:
             raise ValueError(f"duplicate name {name!r:.50}")
         variables[name] = variable
 
-    for _ in range(_unpack(file, "I")[0]):
+    for _ in range(_read_count(file)):
         name = _read_name(file)
         add(name, _read_variable(file, name, size))
-    for _ in range(_unpack(file, "I")[0]):
+    for _ in range(_read_count(file)):
         name, target = _read_name(file), _read_name(file)
         if target not in variables:
             raise ValueError(f"an alias of {target!r:.50}, which is missing")
@@ -140,7 +141,7 @@ def _read_variable(file: BinaryIO, name: str, size: int) -> Variable:
 
 
 def _unpack(file: BinaryIO, layout: str) -> tuple[int, ...]:
-    return struct.unpack(layout, file.read(struct.calcsize(layout)))  # raises struct.error where the file ends
+    return struct.unpack(layout, file.read(struct.calcsize(layout)))
 
 
 def _read_name(file: BinaryIO) -> str:
@@ -149,6 +150,13 @@ def _read_name(file: BinaryIO) -> str:
     if len(text) != length or text[-1:] != b"\0":
         raise ValueError("truncated name")
     return text[:-1].decode("ascii")
+
+
+def _read_count(file: BinaryIO) -> int:
+    (count,) = _unpack(file, "I")
+    if count > _MAX_ENTRIES:
+        raise ValueError(f"it claims {count} entries")
+    return count
 
 
 def _check_variables(variables: Mapping[str, Variable], source_vocab: int, target_vocab: int) -> None:

@@ -48,6 +48,7 @@ def evaluate_command(tune_length_penalty: bool, perturb: bool, as_json: bool, **
         option, score = ("--perturb", api.evaluate_robustness) if perturb else (_TUNING, api.tune_length_penalty)
         contradict(tune_length_penalty and perturb, _TUNING, "--perturb")
         contradict(tune_length_penalty and given["length_penalty"] is not None, _TUNING, "--length-penalty")
+        # These functions do not have them.
         for name in ("sample", "mbr", "output", "metrics", "comet_model", "glossary", "keep"):
             contradict(bool(given.pop(name)), option, options.spelled(name))
         request = options.pop_search(given)

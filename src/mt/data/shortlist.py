@@ -88,25 +88,25 @@ def _token_pairs(corpus: EncodedCorpus, frequent: Array, vocab: int) -> Iterator
 
 def _distinct(pairs: Iterable[tuple[Array, Array]]) -> tuple[Array, list[tuple[Array, Array]]]:
     """Return the distinct codes (U,) in order, and the blocks with each code replaced by its index among them."""
-    blocks = [(*np.unique(codes, return_inverse=True), tokens) for codes, tokens in pairs]
-    merged = np.sort(np.concatenate([codes for codes, _, _ in blocks]))  # np.unique hashes, which takes longer here
+    coded = [(*np.unique(codes, return_inverse=True), tokens) for codes, tokens in pairs]
+    merged = np.sort(np.concatenate([codes for codes, _, _ in coded]))  # np.unique hashes, which takes longer here
     distinct = merged[np.diff(merged, prepend=-1) > 0]
     return distinct, [
-        (np.searchsorted(distinct, codes).astype(np.int32)[inverse], tokens) for codes, inverse, tokens in blocks
+        (np.searchsorted(distinct, codes).astype(np.int32)[inverse], tokens) for codes, inverse, tokens in coded
     ]
 
 
-def model_1(sources: Array, blocks: Sequence[tuple[Array, Array]]) -> Array:
+def model_1(sources: Array, indexed: Sequence[tuple[Array, Array]]) -> Array:
     """Estimate translation probabilities of target given source (U,) by expectation maximisation.
 
     Args:
         sources: (U,), the source ids of the distinct pairs of a source and a target token.
-        blocks: for the pairs (P,) of some sentences, their indices in `sources`, and the numbers of the target tokens.
+        indexed: for the pairs (P,) of some sentences, their indices in `sources`, and the numbers of the target tokens.
     """
     probabilities = np.ones(len(sources))
     for _ in range(_ITERATIONS):
         expected = np.zeros(len(sources))
-        for index, tokens in blocks:
+        for index, tokens in indexed:
             shares = probabilities[index]
             shares /= np.bincount(tokens, weights=shares)[tokens]
             expected += np.bincount(index, weights=shares, minlength=len(sources))

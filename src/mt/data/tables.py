@@ -164,7 +164,8 @@ def _valid_rows(batch: Any, path: Path, before: int, on_issue: IssueHandler) -> 
 def _sheet_cells(path: Path, sheet: str | None = None) -> Iterator[tuple[int, list[Any]]]:
     """Yield the number and the cells of each row that is not empty, up to the last column of the first row.
 
-    Numbers are read as text and formulas as their results. Dates stay what they are, and are no text.
+    `sheet` names a sheet, None takes the first. Numbers are read as text and formulas as their results. Dates stay what
+    they are, and are no text.
     """
     if importlib.util.find_spec("openpyxl") is None:
         raise InputError(f"{path}: reading .xlsx files needs openpyxl", "pip install 'mt-train[data]'")
@@ -190,7 +191,7 @@ def _sheet_cells(path: Path, sheet: str | None = None) -> Iterator[tuple[int, li
                 if any(cells):
                     yield number, cells + [""] * (width - len(cells))
     except Exception as error:  # the library raises whatever its parts do, OSError for a file of another program
-        if isinstance(error, InputError) or is_out_of_memory(error):
+        if isinstance(error, InputError) or getattr(error, "errno", None) or is_out_of_memory(error):
             raise
         message = f"{path}: damaged, or no .xlsx file ({first_line(error, 200)})"
         raise InputError(message, "save it again in its program") from None

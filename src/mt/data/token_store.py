@@ -20,7 +20,7 @@ Lengths = NDArray[np.int64]
 
 SIDES = ("source", "target")
 
-_ROWS_AT_ONCE = 2**16  # that are copied before their pages are released
+_ROWS_AT_ONCE = 2**12  # that are copied before their pages are released
 
 
 class Ragged(NamedTuple):

@@ -41,7 +41,7 @@ class PrefixSpeller:
     """Spells prefixes with the pieces of a tokenizer.
 
     Attributes:
-        pieces: with their ids, sorted, without special tokens, bytes and tags.
+        pieces: with their ids, without special tokens, bytes and tags.
         space: the id of the space alone; None where it is no piece.
     """
 
@@ -49,8 +49,8 @@ class PrefixSpeller:
         self._tokenizer = tokenizer
         hidden = {*range(len(SPECIALS)), *tokenizer.byte_ids, *tokenizer.tags.values()}
         pieces = enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))
-        self.pieces = sorted((piece, i) for i, piece in pieces if i not in hidden)
-        self.space = dict(self.pieces).get(SPACE)
+        self.pieces = [(piece, i) for i, piece in pieces if i not in hidden]
+        self.space = next((i for piece, i in self.pieces if piece == SPACE), None)
 
     def encode(self, text: str) -> Prefix:
         """Return a prefix as tokens; white space at its end is the beginning of the next word.
@@ -84,11 +84,15 @@ class PrefixSpeller:
             total += float(costs[place, ids[place]])
         return prefix._replace(forced=ids if total > best else chosen)
 
+    @functools.cached_property
+    def _sorted_pieces(self) -> list[tuple[str, int]]:
+        return sorted(self.pieces)
+
     def _candidates(self, text: str) -> list[tuple[str, int]]:
         """Return the pieces that begin with a text."""
-        start = bisect.bisect_left(self.pieces, (text,))
-        end = bisect.bisect_left(self.pieces, True, start, key=lambda piece: not piece[0].startswith(text))
-        return self.pieces[start:end]
+        pieces = self._sorted_pieces
+        start = bisect.bisect_left(pieces, (text,))
+        return pieces[start : bisect.bisect_left(pieces, True, start, key=lambda piece: not piece[0].startswith(text))]
 
     def decode(self, prefix: Prefix, ids: Sequence[int]) -> str:
         """Return the text of a translation, with the prefix as it was given.

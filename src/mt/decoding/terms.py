@@ -57,7 +57,7 @@ Aligned = Callable[[Sentence, Hypothesis], Sequence[Unit]]  # words of a transla
 
 
 class _Job(NamedTuple):
-    """The beginning of a translation up to a term, the token behind it, and their log-probability but for a prefix."""
+    """The beginning of a translation up to a term, the token behind it, and their log-probability, without a prefix."""
 
     ids: list[int]
     following: int

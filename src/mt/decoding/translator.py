@@ -151,7 +151,8 @@ class Translator:
         ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
         numbers = numbers or range(1, len(lines) + 1)
         begun = self._begin(split, ids, options, prefixes, numbers) if any(prefixes) else [Prefix()] * len(ids)
-        sentences = list(map(Sentence, ids, begun, terms or repeat([]), parts))
+        rows = zip(ids, begun, terms or [[]] * len(ids), parts, strict=True)
+        sentences = [Sentence(*row) for row in rows]
         results = zip(sentences, self._search(sentences, options), strict=True)
         candidates = [self._join([next(results) for _ in parts]) for parts in split]
         return [
@@ -216,8 +217,9 @@ class Translator:
             for source in islice(remaining, len(parts)):
                 prefix = speller.encode(text) if source and text.strip() else Prefix()
                 if len(prefix.ids) > (longest := self._longest(source, options)):
-                    found = f"line {number} has {len(prefix.ids)} tokens, and a translation may have {longest}"
-                    raise InputError(f"the prefix of {found}", "shorten the prefix")
+                    n = len(prefix.ids)
+                    message = f"the prefix of line {number} has {n} tokens, and a translation may have {longest}"
+                    raise InputError(message, "shorten the prefix")
                 if prefix.ids:
                     [costs] = self._costs([source], [prefix.ids[:-1]])
                     prefix = speller.likeliest(prefix, costs)

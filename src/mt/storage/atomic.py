@@ -219,7 +219,11 @@ def _lock_file(folder: Path) -> Path:
 
 
 def _rename(partial: Path, final: Path, old: Path) -> None:
-    """Give a complete folder its final name; between the two renames of a replacement the old one is called `old`."""
+    """Give a complete folder its final name.
+
+    Between the two renames of a replacement the old one is called `old`; a failure restores it at once, a kill at the
+    next start.
+    """
     if final.exists():
         shutil.rmtree(old, ignore_errors=True)
         failpoint("rename", old)

@@ -121,7 +121,7 @@ def widest_float(device: torch.device) -> torch.dtype:
 
 
 def _keep_freed_memory() -> None:
-    """Make glibc keep freed memory, since the kernel may take longer to zero new pages than a tensor to compute."""
+    """Make glibc keep freed memory: zeroing the new pages of a large tensor can take longer than computing it."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # not glibc

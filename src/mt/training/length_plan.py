@@ -89,7 +89,7 @@ class LengthPlan:
         return self._plans[step]
 
     def _seconds_per_step(self) -> float:
-        """Return the mean time of a step and its share of a validation; the session's first step loads kernels."""
+        """Return the mean time of a step, without the session's first, which is slow, and its share of a validation."""
         steps, validations = self._step_seconds[1:], self._validation_seconds or [0.0]
         per_step, per_validation = (sum(each) / len(each) for each in (steps, validations))
         return per_step + per_validation / self._settings.validate_every

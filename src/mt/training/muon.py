@@ -65,6 +65,7 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Update every matrix that has a gradient; matrices of one shape are orthogonalised as a batch."""
+        # Of each weight the direction, learning rate and decay.
         by_shape: dict[torch.Size, list[tuple[Tensor, Tensor, float, Tensor | float]]] = {}
         keep: Tensor | float = 1.0 if self.found_inf is None else 1 - self.found_inf
         skip = None if self.found_inf is None else self.found_inf > 0
@@ -89,7 +90,7 @@ class Muon(torch.optim.Optimizer):
                 weight.mul_(decay).add_(update, alpha=-0.2 * shape[1] ** 0.5 * lr)
 
     def _direction(self, weight: Tensor, gradient: Tensor, group: dict[str, Any], share: Tensor | float) -> Tensor:
-        """Return Nesterov momentum, of which the gradient has a share, as wide matrices (P, I, O), I <= O."""
+        """Move the momentum towards the gradient by a share; return Nesterov's as wide matrices (P, I, O), I <= O."""
         average = self.state[weight]["momentum"].lerp_(gradient, share)
         ahead = gradient.lerp(average, group["momentum"]).view(group["parts"], -1, weight.shape[1])
         wide = ahead.mT if ahead.shape[1] > ahead.shape[2] else ahead

@@ -28,7 +28,7 @@ def test_an_attribute_is_translated_whatever_its_quotes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "unclosed", ["<!-- ", "<![CDATA[", "<!", "<!'", "<a ", "<a", '<a b="', "<a '", '<a "<a "" ', '<a" "']
+    "unclosed", ["<!-- ", "<![CDATA[", "<!", "<!'", "<a ", "<a", '<a b="', "<a '", '<a "<a "" ', '<a" "', '<a =x" "']
 )
 def test_unclosed_markup_takes_linear_time(unclosed: str) -> None:
     started = process_time()

@@ -281,6 +281,12 @@ def test_bad_input_is_refused_with_file_and_line(name: str, folder: Path) -> Non
     assert not (folder / "runs").exists()
 
 
+def test_a_pipeline_has_a_step(folder: Path) -> None:
+    (folder / "pipeline.yaml").write_text("name: tiny-student\nsteps: {}\n")
+    refused = mt("pipeline", "pipeline.yaml", cwd=folder, code=2).stderr
+    assert "pipeline.yaml:2: steps: there is no step in it" in refused
+
+
 def test_all_problems_are_listed_at_once(folder: Path) -> None:
     text = TEACHERS.replace("beam: 2", "beam: wide").replace("source: valid.en", "source: 5")
     (folder / "pipeline.yaml").write_text(text)

@@ -76,12 +76,14 @@ def add_repetitions(
     finder: RepetitionFinder,
     masks: NDArray[np.uint64],
     scores: PairScores | None,
+    max_examples: int,
 ) -> None:
     """Add repeated pairs and sentences of the training text to `findings` and to the rule bits of its pairs (N,).
 
-    With scores, the best near-duplicate stays, and the best source of a target with many.
+    With scores, the best near-duplicate stays, and the best source of a target with many. For examples of each rule
+    the text is read again.
     """
-    repetitions = list(finder.find(findings.max_examples, None if scores is None else scores.values))
+    repetitions = list(finder.find(max_examples, None if scores is None else scores.values))
     shown = {pair for repetition in repetitions for group in repetition.groups for pair in group.pairs}
     locations = _locate([one.bitext for one in statistics], shown)
     for repetition in repetitions:

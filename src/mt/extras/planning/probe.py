@@ -143,7 +143,11 @@ def _encode(run: RunDir, config: Config, sample: list[Pair], tokenizers: Tokeniz
 
 
 def _train(trainer: Trainer, corpus: EncodedCorpus, seconds: float) -> tuple[int, float, int, bool]:
-    """Train steps, the longest sentences first; return timed steps, their seconds, tokens, and if a batch was split."""
+    """Train steps, the longest sentences first, for which memory must suffice.
+
+    Returns:
+        number of timed steps, their seconds and tokens, and whether any batch was split for lack of memory.
+    """
     lengths = corpus.lengths()
     plan = plan_epoch(*lengths, trainer.settings.max_tokens, 0, 0)
     longest = max(plan, key=lambda batch: int(max(side[batch].max() for side in lengths)))

@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from mt.extras.serving.markup import Element, Line
 
-# What is unclosed ends with the text, and outside of quotes a tag has no `<` that could begin another: otherwise every
+# What is unclosed ends with the text, a tag where it breaks off; its text is not searched again. Otherwise every
 # `<` could cause a search to the end of the text.
 _MARKUP = re.compile(
     r"""<!--(?:-?>|.*?(?:-->|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<!(?:"[^"]*"|'[^']*'|[^'">])*+[^>]*(?:>|\Z)
     |<\?(?:(?:php\b|=).*?(?:\?>|\Z)|(?:[^<]|<(?!\?))*?\?>|[^<>]*>)  # HTML ends all but PHP at the first `>`
     |<(?P<close>/?)(?P<name>[a-zA-Z_][^\s/<>"']*+)
-    (?P<rest>(?:[^<>"'=/]++|/(?!>)|=\s*+(?:[^\s"'<>][^\s<>]*+)?|"[^"]*"|'[^']*'|<(?![a-zA-Z_/!]))*+)(?P<empty>/?)>""",
+    (?P<rest>(?:[^<>"'=/]++|/(?!>)|=\s*+(?:[^\s"'<>][^\s<>]*+)?|"[^"]*"|'[^']*'|<(?![a-zA-Z_/!]))*+)(?P<empty>/?)(?P<end>>?)""",
     re.DOTALL | re.VERBOSE,
 )
 ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>][^\s<>]*))?")
@@ -147,8 +147,10 @@ def scan_markup(text: str) -> Iterator[re.Match[str]]:
     """Yield tags, with the groups `close`, `name`, `rest` and `empty`, comments and other markup."""
     position = 0
     while match := _MARKUP.search(text, position):
-        yield match
         position = match.end()
+        if match["name"] and not match["end"]:
+            continue  # no tag
+        yield match
         raw_end = _RAW_ENDS.get((match["name"] or "").lower())
         if raw_end is not None and not match["close"] + match["empty"]:
             end = raw_end.search(text, position)  # quotes before it are no markup
