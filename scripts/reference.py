@@ -26,7 +26,7 @@ from mt.config import (
 )
 from mt.config.base import Section, as_tuple
 from mt.config.problems import SECTIONS
-from mt.extras.pipelines.schema import PipelineFile, Place, Train
+from mt.extras.pipelines.schema import COMMANDS, KINDS, PipelineFile, Place, Train
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 WIDTH = 100  # columns of a page's lines
@@ -70,7 +70,16 @@ def configuration_page() -> str:
     parts += [f"## {name}\n\n{_keys(section)}" for name, section in sections.items() if section]
     parts += [f"## A source: {title[0].lower()}{title[1:]}\n\n{_keys(kind)}" for title, kind in _SOURCES.items()]
     parts += [f"## {title}\n\n{_keys(kind)}" for title, kind in _PIPELINES.items()]
+    parts += [_step_options(kind) for kind in KINDS if kind != "train"]
     return "\n\n".join(parts) + "\n"
+
+
+def _step_options(kind: str) -> str:
+    """List the keys of a kind of step, which are options of a command."""
+    fields = [(field.alias or key, field) for key, field in KINDS[kind].model_fields.items()]
+    keys = ", ".join(f"`{key}`" + " (required)" * field.is_required() for key, field in fields)
+    command = " ".join(COMMANDS[kind])
+    return f"## A pipeline: a step of kind {kind}\n\n" + _wrapped(f"As the options of `mt {command}`: {keys}.")
 
 
 def commands_page() -> str:

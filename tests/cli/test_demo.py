@@ -31,6 +31,7 @@ def test_the_same_command_resumes_a_killed_one(tmp_path: Path) -> None:
     done = mt("demo", "--quick", *SHORT, "--set", f"training.max_steps={steps}", cwd=tmp_path)
     assert "resuming after step" in done.stderr
     assert f"trained {steps} steps" in done.stdout
+    assert "verdict: " in done.stderr
     assert "I love you very much → " in done.stdout
     assert "the run is in runs/demo-quick" in done.stdout
     assert load_config(run / "config.yaml").model.encoder_layers == 2

@@ -3,6 +3,7 @@
 from itertools import combinations
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,9 @@ from mt.cli.options import common_options, config_options, set_option
 from mt.cli.text import print_result
 from mt.console import log
 from mt.errors import InputError, contradict
+
+if TYPE_CHECKING:
+    from mt.api.runs import Run
 
 _QUICK = tuple(  # fewer layers and steps, learning faster
     "name=demo-quick model.encoder_layers=2 model.decoder_layers=1 model.dropout=0 training.max_steps=500 "
@@ -56,9 +60,13 @@ def train(config: Path, overrides: tuple[str, ...], jobs: int, dry_run: bool, ru
         return
     run = training.start(config, list(overrides), runs)
     if run.summary:  # empty in other ranks than 0
-        print_result(run.summary)
-        for line in run.verdict:
-            log.info(line)
+        _print_scores(run)
+
+
+def _print_scores(run: "Run") -> None:
+    print_result(run.summary)
+    for line in run.verdict:
+        log.info(line)
 
 
 class _DefaultRun(click.Group):
@@ -141,7 +149,7 @@ def demo(quick: bool, overrides: tuple[str, ...], runs: Path) -> None:
     run = start(DEMO, [*(_QUICK if quick else ()), *overrides], runs)
     if not run.summary:  # another rank than 0
         return
-    print_result(run.summary)
+    _print_scores(run)
     translations = run.load().translate(list(_SENTENCES))
     print_result("\n".join(f"  {source} → {target}" for source, target in zip(_SENTENCES, translations, strict=True)))
     folder = quote(str(run.path))
