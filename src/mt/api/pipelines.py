@@ -14,7 +14,7 @@ from mt.config.suggestions import similar
 from mt.console import log
 from mt.decoding.engine import EngineChoice
 from mt.decoding.settings import TranslationSettings
-from mt.errors import InputError, contradict
+from mt.errors import InputError, StoppedError, contradict
 from mt.extras.pipelines import results
 from mt.extras.pipelines.execution import StepError, execute
 from mt.extras.pipelines.loading import load_pipeline
@@ -88,7 +88,7 @@ def run_pipeline(
         log.info("%s", _plan_table(plan, found, pending, jobs, keep=True))
     try:
         execute(plan, jobs, only)
-    except StepError:
+    except (StepError, StoppedError):
         log.info("report: %s", write_report(plan))
         raise
     log.info("report: %s", write_report(plan))

@@ -18,8 +18,9 @@ import pytest
 from command import Command, mt
 from conftest import made_once
 from mt.api.pipelines import read_plan
+from mt.errors import MtError
 from mt.extras.pipelines import execution
-from mt.extras.pipelines.records import output_digest, step_key, write_record
+from mt.extras.pipelines.records import note_attempt, output_digest, step_key, write_record
 from mt.extras.pipelines.records import states as states_of
 from mt.extras.pipelines.results import write_report
 from mt.training.signals import StopRequest
@@ -406,6 +407,53 @@ def test_all_failures_are_named_and_reported(again: Path) -> None:
     assert "pipeline.yaml:3: step one failed: " in error
     assert "pipeline.yaml:4: step two failed: " in error
     assert "0 of 2 steps are done" in (again / "runs" / "both" / "report.html").read_text()
+
+
+def test_new_scores_leave_notes_beside_them(again: Path) -> None:
+    final = again / "runs" / "tiny-student" / "final"
+    for name in ("notes.txt", "test.json", "test.beam"):  # the last two as of another test set
+        (final / name).write_text("{}")
+    run(again, "--set", "steps.final.eval.beam=3")
+    assert (final / "notes.txt").read_text() == "{}"
+    assert not (final / "test.json").exists()
+    assert not (final / "test.beam").exists()
+
+
+def test_scorers_of_an_earlier_text_are_trained_anew(
+    again: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(again)
+    text = f"{TEACHERS}  own:\n    score: {{config: tiny.yaml, train: true, embeddings: {tmp_path}}}\n"
+    (again / "pipeline.yaml").write_text(text)
+    plan = read_plan("pipeline.yaml")
+    own = plan.steps["own"]
+    note_attempt(plan, own, "of another text", 1.0)
+    for name in ("en-xx", "notes"):
+        (own.output / name).mkdir(parents=True)
+        (own.output / name / ("config.yaml" if name == "en-xx" else "mine")).write_text("name: earlier")
+    with pytest.raises(MtError, match="own failed"):  # no embeddings there
+        execution.execute(plan, jobs=1, only="own")
+    assert [path.name for path in own.output.iterdir()] == ["notes"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_does_not_hide_a_failure(tmp_path: Path) -> None:
+    long = "training.max_steps: 100000, training.report: false"
+    steps = f"one: {{clean: {{config: tiny.yaml}}}}, two: {{train: {{config: tiny.yaml, set: {{{long}}}}}}}"
+    folder = make_pipeline(tmp_path, f"name: tiny-student\nsteps: {{{steps}}}\n")
+    (folder / "runs" / "tiny-student" / "one").mkdir(parents=True)
+    (folder / "runs" / "tiny-student" / "one" / "mine.txt").write_text("not written by a cleaning")
+    command = Command("train", "--config", "pipeline.yaml", "--jobs", "2", cwd=folder)
+    records = folder / "runs" / "tiny-student" / ".pipeline"
+    while not (records / "one.attempts").exists() or len(attempts(folder, "one")) < 2:
+        assert command.process.is_alive()
+        time.sleep(0.05)
+    command.signal(signal.SIGINT)
+    done = command.wait()
+    assert done.code == 130
+    assert "was stopped" in done.stderr
+    assert "step one failed: " in done.stderr
+    assert (folder / "runs" / "tiny-student" / "report.html").is_file()
 
 
 def test_a_step_runs_with_the_configuration_of_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,13 @@ from pathlib import Path
 
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, PairFiles, Source
+from mt.config.problems import SECTIONS
 from mt.console import log
 from mt.errors import InputError, MtError
-from mt.extras.doctor.scoring import random_interval
+from mt.extras.doctor.scoring import random_interval, small_model
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.results import StepCost
+from mt.extras.pipelines.schema import Score
 from mt.extras.planning.corpus_sample import train_on_sample
 from mt.extras.planning.dry_run import Texts, read_texts
 from mt.extras.planning.estimate import estimate, scoring_cost
@@ -86,13 +88,14 @@ class _Estimator:
         if text is None:
             raise InputError("the length of its text is unknown")
         options, search = step.settings.model_dump(), models[0].decoding
-        beam = 1 if options.get("greedy") or options["sample"] else options["beam"] or search.beam_size
-        seconds = sum(each.seconds_per_sentence for each in measured) * _BEAM_FACTOR * (1 + beam)
-        if len(models) > 1 or options["sample"]:
-            seconds *= _TORCH
-        elif (options["compute_type"] or search.compute_type) == "int8":
-            seconds *= _INT8
-        return StepCost(_START + count_lines(text) * seconds * (2 if step.kind == "eval" else 1), text.stat().st_size)
+        beam = 1 if options.get("greedy") else options["beam"] or search.beam_size
+        beam = (options.get("n_best") or 1) if options["sample"] else beam
+        is_int8 = (options["compute_type"] or search.compute_type) == "int8"
+        factor = _TORCH if len(models) > 1 or options["sample"] else _INT8 if is_int8 else 1.0
+        passes = factor * (1 + beam) * (2 if step.kind == "eval" else 1)
+        passes += _TORCH * (1 + options["mbr"]) if options.get("mbr") else 0.0
+        seconds = sum(each.seconds_per_sentence for each in measured) * _BEAM_FACTOR * passes
+        return StepCost(_START + count_lines(text) * seconds, text.stat().st_size)
 
     def _corpus_cost(self, step: Step, config: Config) -> StepCost:
         config = self._with_stand_ins(config)
@@ -113,15 +116,20 @@ class _Estimator:
         return StepCost(seconds, found.disk)
 
     def _scoring_cost(self, step: Step, config: Config, texts: Texts) -> StepCost:
-        epochs = []
+        pairs, epochs, seconds = sum(texts.pairs), [], 2 * _START
+        if isinstance(step.settings, Score) and step.settings.train:
+            small = small_model("", ("", ""), "", [], round(pairs * texts.train.bytes_per_pair() / 2), "auto")
+            sections = {key: SECTIONS[key].model_validate(small[key]) for key in ("tokenizer", "model", "training")}
+            config = config.model_copy(update=sections)
+            both = 2 * config.training.max_steps * self._measure(config, texts).seconds_per_step
+            seconds += both * len({frozenset(pair) for pair in config.data.pairs})
         for model in self._trained(step, "forward", "backward") or [config]:
             training = model.training.model_copy(update={"precision": "fp32"})  # in which all models score
             measured = self._measure(model.model_copy(update={"training": training}), texts)
             epochs.append(measured.steps_per_pair * measured.seconds_per_step)
-        pairs = sum(texts.pairs)
         scored = pairs + pairs // random_interval(pairs)
-        seconds = _PASSES_PER_SCORE * scored * sum(epochs) / len(epochs) * _FORWARD
-        return StepCost(2 * _START + seconds, 2 * _SCORE_BYTES * scored)
+        seconds += _PASSES_PER_SCORE * scored * sum(epochs) / len(epochs) * _FORWARD
+        return StepCost(seconds, 2 * _SCORE_BYTES * scored)
 
     def _trained(self, step: Step, *keys: str) -> list[Config]:
         """Return the configurations of those of its models that other steps train."""

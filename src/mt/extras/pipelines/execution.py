@@ -16,9 +16,18 @@ from mt.config import dump_config
 from mt.console import duration, harmless, log
 from mt.errors import MtError, StoppedError
 from mt.extras.pipelines.plan import Plan, Step
-from mt.extras.pipelines.records import note_attempt, output_digest, read_record, remove_altered, step_key, write_record
+from mt.extras.pipelines.records import (
+    is_changed,
+    note_attempt,
+    output_digest,
+    read_record,
+    remove_altered,
+    step_key,
+    write_record,
+)
 from mt.storage import atomic
 from mt.storage.lock import wait_for_lock
+from mt.storage.run_dir import RunDir
 from mt.training.signals import StopRequest
 
 ENDS_WITH_PARENT = "MT_ENDS_WITH_PARENT"  # tells a command to end when its standard input does
@@ -60,8 +69,9 @@ def execute(plan: Plan, jobs: int, only: str | None = None) -> None:
                 runner.failures += [error] if (error := future.exception()) else []
             runner.forward_signal()
     if stop.signal is not None:
-        hint = "run the same command to resume"
-        raise StoppedError(stop.signal, f"pipeline {plan.pipeline.file.name} was stopped", hint)
+        failed = [f.message for f in runner.failures if isinstance(f, MtError) and not isinstance(f, StoppedError)]
+        message = "\n".join([f"pipeline {plan.pipeline.file.name} was stopped", *failed])
+        raise StoppedError(stop.signal, message, "run the same command to resume")
     if runner.failures:
         raise _joined(runner.failures)
 
@@ -114,9 +124,15 @@ class _Runner:
             if record is not None:
                 log.info("%s: runs again, since its command, its input or its output has changed", step.name)
             if step.kind == "eval":  # the scores of an earlier text would stay beside those of this one
-                shutil.rmtree(step.output, ignore_errors=True)
+                for path in [
+                    path for each in step.output.glob("*.json") for path in step.output.glob(f"{each.stem}.*")
+                ]:
+                    path.unlink(missing_ok=True)
             if step.kind == "clean" and record is not None:
                 remove_altered(step.output)
+            if step.kind == "score" and is_changed(self._plan, step, key):  # its trainings had other text
+                for run in [path for path in step.output.glob("*/") if RunDir(path).config.is_file()]:
+                    shutil.rmtree(run)
             slot = self._slots.get()
             try:
                 self._run_command(step, key, slot, lock)
@@ -129,7 +145,7 @@ class _Runner:
         log.info("%s: mt %s", step.name, shlex.join(step.words))
         cores = self._plan.cores(step.name, self._jobs)
         environment = os.environ | variables | {"OMP_NUM_THREADS": str(cores), ENDS_WITH_PARENT: "1"}
-        arguments, started = _fixed_arguments(self._plan, step), time.time()
+        arguments, started, clock = _fixed_arguments(self._plan, step), time.time(), time.monotonic()
         note_attempt(self._plan, step, key, started, cores=cores)
         # The command holds the lock as long as it lives; in a group of its own, a terminal's signals do not reach it.
         own_group: dict[str, Any] = {"pass_fds": [lock], "process_group": 0} if atomic.POSIX_FILES else {}
@@ -149,7 +165,8 @@ class _Runner:
             core_seconds = _wait(process)
         finally:
             self._processes.discard(process)
-        note_attempt(self._plan, step, key, started, seconds=round(time.time() - started, 2), core_seconds=core_seconds)
+        seconds = round(time.monotonic() - clock, 2)
+        note_attempt(self._plan, step, key, started, seconds=seconds, core_seconds=core_seconds)
         if process.returncode and self._stop.signal is None:
             code = process.returncode if process.returncode > 0 else 128 - process.returncode
             shown = "\n  ".join(last) or "it printed nothing"

@@ -38,25 +38,26 @@ class Pipeline:
 
     def merged_set(self, name: str) -> dict[str, Any]:
         """Return the values for a step's configuration by dotted key: those of the pipeline, then its own."""
-        kind, settings = self.steps[name]
-        if not isinstance(settings, OnCorpus):
-            return {}
         merged: dict[str, Any] = {}
-        for prefix, values in ((("set",), self.file.set), (("steps", name, kind, "set"), settings.set)):
+        for prefix, values in self._sets(name):
             # `section: {key: ...}` and `section.key` may both be there; what --set gave replaces the file's.
             found = sorted(entries(values), key=lambda entry: self._is_overridden(*prefix, *entry[0]))
-            merged |= {".".join(path): value for path, value in found}
+            # A section that is null has all its keys commented out.
+            merged |= {".".join(path): value for path, value in found if value is not None or path[0] not in SECTIONS}
         return merged
+
+    def _sets(self, name: str) -> list[tuple[TreePath, dict[str, Any]]]:
+        kind, settings = self.steps[name]
+        own = [(("steps", name, kind, "set"), settings.set)] if isinstance(settings, OnCorpus) else []
+        return [(("set",), self.file.set), *own] if own else []
 
     def set_path(self, name: str, key: str) -> TreePath:
         """Return the path of a step's value for a key of its configuration: `set`, or `config` where it has none."""
-        step: TreePath = ("steps", name, self.steps[name][0])
-        section, _, rest = key.partition(".")
-        for prefix in ((*step, "set"), ("set",)):
-            paths = [path for path in ((*prefix, key), (*prefix, section, rest)) if path in self.origins]
+        for prefix, values in reversed(self._sets(name)):
+            paths: list[TreePath] = [(*prefix, *path) for path, _ in entries(values) if ".".join(path) == key]
             if paths:
                 return max(paths, key=lambda path: self._is_overridden(*path))
-        return (*step, "config")
+        return ("steps", name, self.steps[name][0], "config")
 
     def origin(self, *path: str | int) -> str:
         """Return file and line of a key, or of the nearest one around it."""

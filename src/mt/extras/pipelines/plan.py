@@ -235,8 +235,8 @@ def _make_step(
         config = _load(pipeline, name, kind, path, overrides)
         config_words = ("--config", str(path), *(word for each in overrides for word in ("--set", each)))
         words += config_words
-        reads += [Path(each) for each in (config.training.init_from, *config.training.distill_from) if each]
-        reads += map(Path, config.tokenizer.given or ())
+        learns_from = (config.training.init_from, *config.training.distill_from) if kind == "train" else ()
+        reads += [Path(each) for each in (*learns_from, *(config.tokenizer.given or ())) if each]
     for key, field in type(settings).model_fields.items():
         value = getattr(settings, key)
         if key in _NO_OPTIONS or value == field.get_default(call_default_factory=True):
@@ -274,7 +274,8 @@ def _overrides(pipeline: Pipeline, name: str, settings: StepSettings, path: Path
             return {key: resolved(inner, is_text) for key, inner in value.items()}
         return [resolved(inner, is_text) for inner in value] if isinstance(value, list) else value
 
-    values = ({"name": name} if isinstance(settings, Train) else {}) | values
+    # Another step's name might bring its tokenizer.
+    values = {"name": name} | values if isinstance(settings, Train) else values | {"name": name}
     return [f"{key}={as_yaml(resolved(value, key.startswith('data.')))}" for key, value in values.items()]
 
 

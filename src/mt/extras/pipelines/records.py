@@ -92,6 +92,12 @@ def may_write(plan: Plan, step: Step) -> bool:
     return any(attempt.get("output") == real for attempt in _attempts(plan, step))
 
 
+def is_changed(plan: Plan, step: Step, key: str) -> bool:
+    """Return True if the last attempt had another command or other inputs."""
+    attempts = list(_attempts(plan, step))
+    return bool(attempts) and attempts[-1]["key"] != key
+
+
 def _attempts(plan: Plan, step: Step) -> Iterable[dict[str, Any]]:
     """Return the attempts; one that was killed has no costs, since nobody noted them."""
     path = plan.records / f"{step.name}.attempts"
@@ -106,12 +112,16 @@ def _attempts(plan: Plan, step: Step) -> Iterable[dict[str, Any]]:
 def step_key(step: Step) -> str:
     """Return the key of a step whose inputs are all there; how their paths are spelled is not in it."""
     config = None if step.config is None else drop_missing_sources(step.config)
-    values = {} if config is None else _without_paths(config.model_dump(mode="json", exclude_defaults=True))
+    # A text is judged by these settings alone.
+    include: Any = None if step.kind == "train" else {"data": True, "tokenizer": True, "model": {"source_format"}}
+    dumped = {} if config is None else config.model_dump(mode="json", exclude_defaults=True, include=include)
+    values = _without_paths(dumped)
     digests = {} if config is None else input_digests(config.data, cached_sha256)
     options = step.settings.model_dump(exclude_defaults=True, exclude={"config", "set", "output", *step.places})
     given: dict[str, Any] = {key: len(paths) for key, paths in step.places.items()}
-    if config is not None and config.training.distill_from:  # which of the models that it reads are teachers
-        given["distill_from"] = len(config.training.distill_from)
+    teachers = config.training.distill_from if step.kind == "train" and config is not None else ()
+    if teachers:  # which of the models that it reads they are
+        given["distill_from"] = len(teachers)
     if step.kind == "eval" and step.text("source") is None:
         given["test"] = _test_set(find_model(step.models()[0], Path()))
     return manifest.stage_key(step.kind, options, values, digests, given, [input_digest(path) for path in step.reads])

@@ -1,0 +1,86 @@
+"""Steps of a plan: the values of their configurations, and what makes them run again."""
+
+from pathlib import Path
+
+import pytest
+
+from mt.api.pipelines import read_plan
+from mt.extras.pipelines.estimates import estimate_costs
+from mt.extras.pipelines.plan import Plan
+from mt.extras.pipelines.records import step_key
+from pipeline_helpers import TEACHERS, make_pipeline
+
+CLEANED = "kept: {clean: {config: tiny.yaml, keep: [wrong-language]}}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_pipeline(tmp_path_factory.mktemp("steps"))
+
+
+def plan_of(folder: Path, text: str, *overrides: str) -> Plan:
+    (folder / "pipeline.yaml").write_text(text)
+    return read_plan(folder / "pipeline.yaml", [f"root={folder}", *overrides], folder / "runs")
+
+
+def test_a_section_whose_keys_are_commented_out_changes_nothing(folder: Path) -> None:
+    text = "name: few\nsteps: {one: {train: {config: tiny.yaml, set: {model: , training: }}}}\n"
+    [step] = plan_of(folder, text).steps.values()
+    [same] = plan_of(folder, "name: few\nsteps: {one: {train: {config: tiny.yaml}}}\n").steps.values()
+    assert step.config == same.config
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "steps.teacher_2.train.set.training.init_from={step: teacher_1}",
+        "steps.teacher_2.train.set.training={init_from: {step: teacher_1}}",
+    ],
+)
+def test_set_names_a_model_where_the_file_has_no_such_section(folder: Path, override: str) -> None:
+    text = "name: two\nsteps:\n  teacher_1: {train: {config: tiny.yaml}}\n  teacher_2: {train: {config: tiny.yaml}}\n"
+    plan = plan_of(folder, text, override)
+    assert plan.steps["teacher_2"].needs == ("teacher_1",)
+
+
+def test_the_settings_of_trainings_do_not_change_cleaned_text(folder: Path) -> None:
+    text = f"name: clean\nsteps: {{{CLEANED}}}\n"
+
+    def key(*overrides: str) -> str:
+        return step_key(plan_of(folder, text, *overrides).steps["kept"])
+
+    before = key()
+    assert key("set.training.max_steps=77", "set.decoding.beam_size=3", "set.model.d_model=64", "set.seed=5") == before
+    assert key("set.data.max_ratio=3") != before
+    assert key("set.tokenizer.vocab_size=310") != before
+
+
+def test_cleaning_does_not_read_the_tokenizer_of_a_step_of_the_same_name(folder: Path) -> None:
+    text = f"name: clean\nset: {{name: other}}\nsteps: {{{CLEANED}}}\n"
+    config = plan_of(folder, text).steps["kept"].config
+    assert config is not None
+    assert config.name == "kept"
+
+
+@pytest.mark.slow
+def test_more_samples_and_trained_scorers_take_longer(folder: Path) -> None:
+    text = TEACHERS.replace("max_steps: 8", "max_steps: 800").replace(
+        "steps:", "set: {training.max_steps: 800}\nsteps:"
+    )
+    source = "model: {step: teacher_1}, source: valid.en, reference: valid.xx"
+    added = [
+        "one: {distill: {model: {step: teacher_1}, input: train.en, sample: true}}",
+        "many: {distill: {model: {step: teacher_1}, input: train.en, sample: true, n_best: 16, closest_to: train.xx}}",
+        f"plain: {{eval: {{{source}}}}}",
+        f"risk: {{eval: {{{source}, mbr: 100}}}}",
+        "own: {score: {config: tiny.yaml, train: true}}",
+    ]
+    plan = plan_of(folder, text + "".join(f"  {step}\n" for step in added))
+    plan.records.mkdir(parents=True)
+    costs = {
+        name: cost.seconds or 0.0
+        for name, cost in estimate_costs(plan, ["one", "many", "plain", "risk", "own"]).items()
+    }
+    assert costs["many"] - 6 > 5 * (costs["one"] - 6) > 0
+    assert costs["risk"] - 6 > 3 * (costs["plain"] - 6) > 0
+    assert costs["own"] > 60, "two trainings of hundreds of steps"
