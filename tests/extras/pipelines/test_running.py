@@ -419,19 +419,16 @@ def test_new_scores_leave_notes_beside_them(again: Path) -> None:
     assert not (final / "test.beam").exists()
 
 
-def test_scorers_of_an_earlier_text_are_trained_anew(
-    again: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_scorers_of_an_earlier_text_are_trained_anew(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(again)
-    text = f"{TEACHERS}  own:\n    score: {{config: tiny.yaml, train: true, embeddings: {tmp_path}}}\n"
-    (again / "pipeline.yaml").write_text(text)
+    (again / "pipeline.yaml").write_text(f"{TEACHERS}  own: {{score: {{config: tiny.yaml, train: true}}}}\n")
     plan = read_plan("pipeline.yaml")
     own = plan.steps["own"]
     note_attempt(plan, own, "of another text", 1.0)
     for name in ("en-xx", "notes"):
         (own.output / name).mkdir(parents=True)
         (own.output / name / ("config.yaml" if name == "en-xx" else "mine")).write_text("name: earlier")
-    with pytest.raises(MtError, match="own failed"):  # no embeddings there
+    with pytest.raises(MtError, match="own failed"):  # since notes are there
         execution.execute(plan, jobs=1, only="own")
     assert [path.name for path in own.output.iterdir()] == ["notes"]
 
