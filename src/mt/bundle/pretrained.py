@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,9 +85,9 @@ class Pretrained:
         Raises:
             InputError: they are gone or damaged, do not fit, lack a language tag, or have one that cannot be used.
         """
-        owner, settings, tagged = self.tokenizer_owner, self.config.tokenizer, self.config.tags
+        owner, settings = self.tokenizer_owner, self.config.tokenizer
         if owner is None:
-            tokenizers = TokenizerPair.given(settings, tagged)
+            tokenizers = TokenizerPair.given(settings, self.config.tags)
             message, remedy = "tokenizer.file: it", "give a SentencePiece model"
         else:
             loaded = self.load_start() if owner is self.start else self._load_teacher(owner)
@@ -96,15 +96,8 @@ class Pretrained:
             message, remedy = f"training.init_tokenizer: the tokenizer of {owner.path}", "set it to false"
         if tokenizers is None:
             return None
-        for language in tagged:
-            if language not in tokenizers.source.tags:
-                unwanted = "augmentation.terms" if language in TERM_TAGS else "that language from data"
-                hint = f"{remedy}, or remove {unwanted}"
-                raise InputError(f"{message} has no tag for {language}", hint)
-        target, is_reversed = self.config.data.target_lang[0], self.config.training.bidirectional_epochs > 0
-        if is_reversed and self.config.model.target_tag == "source" and target in tokenizers.source.tags:
-            reason = f"has a tag for {target}, which reversed pairs would teach as text"
-            raise InputError(f"{message} {reason}", f"{remedy}, or set training.bidirectional_epochs: 0")
+        if fault := tag_fault(self.config, tokenizers.source.tags):
+            raise InputError(f"{message} {fault[0]}", f"{remedy}, or {fault[1]}")
         for tokenizer in tokenizers if settings.is_sampled else ():
             make_segmenter(tokenizer, settings)  # refuses another kind of tokenizer
         return tokenizers
@@ -161,20 +154,8 @@ class Pretrained:
         if teacher.folder is None:
             raise InputError(f"{name} is gone, and training needs it until its end", "restore it")
         loaded = load_model(teacher.folder, torch.device("cpu"))
-        theirs, ours = loaded.config.data, self.config.data
-        if not set(ours.pairs) <= set(theirs.pairs):
-            own, known = (
-                f"from {', '.join(data.source_lang)} into {', '.join(data.target_lang)}" for data in (ours, theirs)
-            )
-            raise InputError(f"{name} translates {known}", f"choose a teacher {own}")
-        if loaded.config.tokenizer.shared != self.config.tokenizer.shared:
-            raise InputError(f"{name} has tokenizer.shared: {loaded.config.tokenizer.shared}")
-        if SentenceFormat.of(loaded.config)[:2] != SentenceFormat.of(self.config)[:2]:
-            message = f"{name} has another model.source_format or model.target_tag"
-            raise InputError(message, "copy them from the teacher")
-        if loaded.config.model.positions == "learned" and theirs.max_length < ours.max_length:
-            hint = f"set data.max_length: {theirs.max_length}"
-            raise InputError(f"{name} has {theirs.max_length} positions, fewer than data.max_length", hint)
+        if fault := teacher_fault(loaded.config, self.config):
+            raise InputError(f"{name} {fault[0]}", fault[1])
         return loaded
 
 
@@ -190,6 +171,37 @@ def _find(path: str, runs: Path, recorded: str | None, key: str) -> PretrainedMo
         log.warning("%s: %s is gone; it is needed only %s", key, path, needed)
         return PretrainedModel(path, None, recorded)
     return PretrainedModel(path, folder, hashlib.sha256(learned.encode()).hexdigest())
+
+
+def tag_fault(config: Config, tags: Container[str]) -> tuple[str, str] | None:
+    """Return why a training cannot use a tokenizer with these tags, and a remedy; None if it can."""
+    for language in config.tags:
+        if language not in tags:
+            unwanted = "augmentation.terms" if language in TERM_TAGS else "that language from data"
+            return f"has no tag for {language}", f"remove {unwanted}"
+    target, is_reversed = config.data.target_lang[0], config.training.bidirectional_epochs > 0
+    if is_reversed and config.model.target_tag == "source" and target in tags:
+        reason = f"has a tag for {target}, which reversed pairs would teach as text"
+        return reason, "set training.bidirectional_epochs: 0"
+    return None
+
+
+def teacher_fault(teacher: Config, config: Config) -> tuple[str, str] | None:
+    """Return why a model cannot teach one of this configuration, and a remedy; None if it can."""
+    theirs, ours = teacher.data, config.data
+    if not set(ours.pairs) <= set(theirs.pairs):
+        own, known = (
+            f"from {', '.join(data.source_lang)} into {', '.join(data.target_lang)}" for data in (ours, theirs)
+        )
+        return f"translates {known}", f"choose a teacher {own}"
+    if teacher.tokenizer.shared != config.tokenizer.shared:
+        return f"has tokenizer.shared: {teacher.tokenizer.shared}", ""
+    if SentenceFormat.of(teacher)[:2] != SentenceFormat.of(config)[:2]:
+        return "has another model.source_format or model.target_tag", "copy them from the teacher"
+    if teacher.model.positions == "learned" and theirs.max_length < ours.max_length:
+        reason = f"has {theirs.max_length} positions, fewer than data.max_length"
+        return reason, f"set data.max_length: {theirs.max_length}"
+    return None
 
 
 def start_differences(start: Config, config: Config) -> list[str]:

@@ -3,6 +3,7 @@
 import json
 import platform
 import shutil
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from conftest import CONFIG
 from data_helpers import write_lines
 from mt.api.pipelines import read_plan
 from mt.errors import InputError
+from mt.extras.pipelines.checks import check_plan
 from mt.extras.pipelines.estimates import estimate_costs
 from mt.extras.pipelines.loading import load_pipeline
 from mt.extras.pipelines.plan import make_plan
@@ -255,6 +257,121 @@ BAD = {
     "no steps": ("name: tiny-student\nsteps:", "name: tiny-student\nset: {a: 1}\nstep:", "", "unknown key"),
 }
 
+TWO = (
+    "data: {source_lang: en, target_lang: [xx, yy], train: [{source: train.en, target: train.xx, target_lang: xx}, "
+    "{source: train.en, target: other.yy, target_lang: yy}], valid: {source: valid.en, target: valid.xx, "
+    "target_lang: xx}, test: null}"
+)
+# Values of the configuration of a model, and the steps that use it, of which the last is refused
+UNFIT = {
+    "a teacher of the other direction": (
+        "",
+        [REVERSE, "s: {train: {config: tiny.yaml, set: {training.distill_from: [{step: reverse}]}}}"],
+        "training.distill_from: {runs}/reverse translates from xx into en",
+    ),
+    "a teacher that reads other sentences": (
+        "model.source_format: text </s>",
+        ["s: {train: {config: tiny.yaml, set: {training.distill_from: [{step: m}]}}}"],
+        "training.distill_from: {runs}/m has another model.source_format",
+    ),
+    "a start without tags": (
+        "",
+        [f"s: {{train: {{config: tiny.yaml, set: {{training.init_from: {{step: m}}, {TWO}}}}}}}"],
+        "training.init_from: the tokenizer of {runs}/m has no tag for xx",
+    ),
+    "a start whose tokenizer is of another kind": (
+        "",
+        [
+            "s: {train: {config: tiny.yaml, set: {training.init_from: {step: m}, tokenizer.type: unigram, "
+            "tokenizer.sampling_alpha: 0.1}}}"
+        ],
+        "tokenizer.sampling_alpha: the tokenizer of {runs}/m is not a unigram model",
+    ),
+    "scores of another text": (
+        "",
+        [
+            "sc: {score: {config: tiny.yaml, train: true}}",
+            "c: {clean: {config: tiny.yaml, scores: {step: sc}, set: {data.train: {source: valid.en, "
+            "target: valid.xx}}}}",
+        ],
+        "c.clean.scores: step sc scores another data.train than this one",
+    ),
+    "scores without similarity": (
+        "",
+        [
+            "sc: {score: {config: tiny.yaml, train: true}}",
+            "c: {clean: {config: tiny.yaml, scores: {step: sc}, by: similarity, keep_share: 0.5}}",
+        ],
+        "c.clean.by: step sc has no `embeddings`, so it writes no similarity",
+    ),
+    "scores of a language that no model has": (
+        TWO,
+        [
+            REVERSE,
+            f"sc: {{score: {{config: tiny.yaml, forward: {{step: m}}, backward: {{step: reverse}}, set: {{{TWO}}}}}}}",
+        ],
+        "sc.score.backward: {runs}/reverse translates xx to en, not yy to en",
+    ),
+    "the closest of one sample": (
+        "",
+        ["t: {distill: {model: {step: m}, input: train.en, closest_to: train.xx, sample: true, n_best: 1}}"],
+        "t.distill.n_best: needs 2 or more translations",
+    ),
+    "an output below a file": (
+        "",
+        ["t: {distill: {model: {step: m}, input: train.en, output: train.xx/x.txt}}"],
+        "train.xx is a file, not a folder",
+    ),
+    "models that read other sentences": (
+        "",
+        [
+            "o: {train: {config: tiny.yaml, set: {model.source_format: text </s>}}}",
+            "t: {distill: {model: [{step: m}, {step: o}], input: train.en}}",
+        ],
+        "t.distill.model: {runs}/o has another model.source_format or model.target_tag than {runs}/m",
+    ),
+    "int8 of a decoder-only model": (
+        "model: {architecture: decoder_only, encoder_layers: 0}",
+        ["t: {distill: {model: {step: m}, input: train.en, compute_type: int8}}"],
+        "t.distill.compute_type: needs the CTranslate2 engine, which does not run {runs}/m, a decoder-only model",
+    ),
+    "CTranslate2 of a decoder-only model": (
+        "model: {architecture: decoder_only, encoder_layers: 0}",
+        ["t: {distill: {model: {step: m}, input: train.en, engine: ctranslate2}}"],
+        "t.distill.engine: needs the CTranslate2 engine",
+    ),
+    "graphs of two models": (
+        "",
+        [
+            "o: {train: {config: tiny.yaml, set: {seed: 3}}}",
+            "t: {distill: {model: [{step: m}, {step: o}], input: train.en, engine: torch-graphs}}",
+        ],
+        "t.distill.engine: torch-graphs is for one model",
+    ),
+    "a file that a training does not write": (
+        "",
+        ["e: {eval: {model: {step: m}, source: {step: m, file: eval/test.baem}, reference: test.xx}}"],
+        "step m writes test.json, test.source, test.reference, test.greedy, test.beam, not test.baem",
+    ),
+    "a translation of a test set that is not there": (
+        "data.test: null",
+        ["e: {eval: {model: {step: m}, source: {step: m, file: eval/test.beam}, reference: test.xx}}"],
+        "step m has no test set, so it does not write test.beam",
+    ),
+    "a reference in another language than is asked for": (
+        TWO,
+        ["e: {eval: {model: {step: m}, source: test.en, reference: test.xx, to: yy}}"],
+        "test.xx is xx text, not yy",
+    ),
+    "text from another language than is asked for": (
+        "data: {source_lang: [en, yy], target_lang: xx, train: [{source: train.en, target: train.xx, source_lang: en}, "
+        "{source: other.yy, target: train.xx, source_lang: yy}], valid: {source: valid.en, target: valid.xx, "
+        "source_lang: en}, test: null}",
+        ["t: {distill: {model: {step: m}, input: train.en, from: yy}}"],
+        "train.en is en text, not yy",
+    ),
+}
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -279,6 +396,61 @@ def test_bad_input_is_refused_with_file_and_line(name: str, folder: Path) -> Non
     for part in said:
         assert part in refused
     assert not (folder / "runs").exists()
+
+
+def check(folder: Path, values: str, steps: Sequence[str]) -> None:
+    """Check a pipeline that trains a model with some values of its configuration, and has some more steps."""
+    lines = [f"m: {{train: {{config: tiny.yaml, set: {{{values}}}}}}}", *steps]
+    (folder / "pipeline.yaml").write_text("\n  ".join(["name: unfit\nsteps:", *lines]))
+    write_lines(folder / "other.yy", (folder / "train.xx").read_text().splitlines())
+    check_plan(make_plan(load_pipeline(folder / "pipeline.yaml", [f"root={folder}"]), folder / "runs"))
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_a_step_that_would_fail_after_hours_is_refused(name: str, folder: Path) -> None:
+    values, steps, said = UNFIT[name]
+    with pytest.raises(InputError) as refused:
+        check(folder, values, steps)
+    assert "problems" not in refused.value.message
+    assert f"pipeline.yaml:{3 + len(steps)}: " in refused.value.message
+    assert said.replace("{runs}", str(folder / "runs" / "unfit")) in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("values", "steps"),
+    [
+        (
+            "",
+            [
+                "sc: {score: {config: tiny.yaml, train: true}}",
+                "c: {clean: {config: tiny.yaml, scores: {step: sc}, set: {data.train: [{source: ./train.en, "
+                "target: train.xx, weight: 2}, {source: gone.en, target: gone.xx, optional: true}]}}}",
+            ],
+        ),
+        (TWO, ["e: {eval: {model: {step: m}, source: test.en, reference: test.xx, to: xx}}"]),
+        (
+            TWO.replace(
+                "null",
+                "[{source: test.en, target: test.xx, target_lang: xx}, "
+                "{source: test.en, target: test.xx, target_lang: yy}]",
+            ),
+            ["e: {eval: {model: {step: m}, source: {step: m, file: eval/test.yy.source}, reference: test.xx, to: xx}}"],
+        ),
+        ("", ["s: {train: {config: tiny.yaml, set: {training.distill_from: [{step: m}]}}}"]),
+        (TWO, ["s: {train: {config: tiny.yaml, set: {training.init_from: {step: m}}}}"]),
+    ],
+)
+def test_what_only_looks_unfit_is_planned(values: str, steps: list[str], folder: Path) -> None:
+    check(folder, values, steps)
+
+
+@pytest.mark.skipif(find_spec("comet") is not None, reason="unbabel-comet is installed")
+def test_comet_needs_its_package(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    for name in ("hparams.yaml", "checkpoints/model.ckpt"):
+        (tmp_path / name).touch()
+    with pytest.raises(InputError, match=r"pipeline.yaml:4: steps.e.eval.metrics: .* the package unbabel-comet"):
+        check(folder, "", [f"e: {{eval: {{model: {{step: m}}, metrics: [comet], comet_model: {tmp_path}}}}}"])
 
 
 def test_a_pipeline_has_a_step(folder: Path) -> None:

@@ -1,36 +1,35 @@
-"""Checks of a plan before anything runs: files, languages, vocabularies, and texts of as many lines."""
+"""Checks of a plan before anything runs: files, models, languages, and texts of as many lines."""
 
-import json
+import os
 from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mt.bundle.pretrained import Pretrained, start_differences
-from mt.config import Config, FromTrain
+from mt.config import FromTrain
 from mt.config.problems import Problem
-from mt.config.schema import export_rules
+from mt.config.sources import Source
 from mt.config.yaml_tree import TreePath
+from mt.data.mixture import direction
 from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES
-from mt.errors import InputError
-from mt.evaluation.texts import has_split, owner
-from mt.extras.export.exporting import check_options, is_quantized, require_packages
+from mt.errors import InputError, MtError
+from mt.extras.export.exporting import require_packages
 from mt.extras.pipelines.loading import problem
+from mt.extras.pipelines.model_checks import ModelChecker, step_problem
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import may_write, misfit
-from mt.extras.pipelines.schema import Distill, Export, Score
+from mt.extras.pipelines.schema import Score
 from mt.metrics.comet import find_checkpoint
 from mt.pipeline.training import check_requirements
-from mt.storage.find_model import find_model
-from mt.storage.manifest import read_manifest
+from mt.storage.output_path import require_writable
+from mt.storage.run_dir import RunDir
 from mt.system.devices import usable_devices
 from mt.text.languages import chosen_language
 from mt.text.lines import read_lines
 
 _Direction = tuple[tuple[str, ...], tuple[str, ...]]  # source and target languages of a model
-# Settings of a tokenizer that do not change what is learned
-_SAMPLING = {"bpe_dropout", "sampling_alpha"}
 
 
 def check_plan(plan: Plan) -> None:
@@ -40,7 +39,13 @@ def check_plan(plan: Plan) -> None:
         InputError: all problems of the first kind that has any, each with file and line.
     """
     checker = _Checker(plan)
-    for check in (checker.missing, checker.other_languages, checker.unfit_models, checker.other_lengths):
+    for check in (
+        checker.missing,
+        checker.other_languages,
+        ModelChecker(plan).unfit,
+        checker.other_scores,
+        checker.other_lengths,
+    ):
         plan.pipeline.refuse([found for step in plan.steps.values() for found in check(step)])
 
 
@@ -76,12 +81,24 @@ class _Checker:
                 find_checkpoint(Path(comet))
             except InputError as error:
                 yield self._problem(step, error.message, "comet_model")
-        if getattr(step.settings, "output", None) and not may_write(self._plan, step):
-            message = f"{step.output} is there, and this step did not write it; remove it, or choose another output"
-            yield self._problem(step, message, "output")
+            if find_spec("comet") is None:
+                yield self._problem(step, "comet needs the package unbabel-comet", "metrics")
+        if getattr(step.settings, "output", None):
+            yield from self._unwritable(step)
         if step.kind == "train" and step.config is not None:
             check_requirements(step.config)
             require_packages(*step.config.exports)
+
+    def _unwritable(self, step: Step) -> Iterator[Problem]:
+        """Report an output that would replace a file of the user, or that cannot be written."""
+        if not may_write(self._plan, step):
+            message = f"{step.output} is there, and this step did not write it; remove it, or choose another output"
+            yield self._problem(step, message, "output")
+            return
+        try:
+            require_writable(step.output / "file" if step.kind == "export" else step.output, "output")
+        except MtError as error:
+            yield self._problem(step, error.message.removeprefix("output "), "output")
 
     def _missing(self, step: Step, path: Path, is_there: bool, key: str | None) -> Iterator[Problem]:
         writer = self._plan.writer(path)
@@ -91,113 +108,60 @@ class _Checker:
             remedy = "" if writer is step else f"write {{step: {writer.name}}}, or "
             message = f"{path} is what {writer.name} writes; {remedy}choose another output"
         else:
-            is_named = writer.kind == "clean" and (not path.exists() or (key or "").startswith("data."))
-            names = self._clean_names(writer) if is_named else [path.name]
-            message = "" if path.name in names else f"step {writer.name} writes {', '.join(names)}, not {path.name}"
+            names = [path.name]
+            if writer.kind == "clean" and (not path.exists() or (key or "").startswith("data.")):
+                names = self._clean_names(writer)
+            elif writer.kind == "train" and _is_in(path, RunDir(writer.output).scores) and not path.exists():
+                names = _test_names(writer)
+            wrong = f"writes {', '.join(names)}, not" if names else "has no test set, so it does not write"
+            message = "" if path.name in names else f"step {writer.name} {wrong} {path.name}"
         if message:
             yield self._problem(step, message, *filter(None, [key]))
 
     def _clean_names(self, step: Step) -> list[str]:
         """Return the names of the texts that a cleaning writes, which leaves out optional sources that are missing."""
         assert step.config is not None
-        data = step.config.data
-        gone = [
-            source
-            for _, source, paths in step.sources()
-            if getattr(source, "optional", False) and not all(p.exists() or self._plan.writer(p) for p in paths)
-        ]
-        train = [source for source in data.train if source not in gone]
+        data, train = step.config.data, self._train(step)
         numbers = [f"-{n}" for n in range(1, len(train) + 1)] if len(train) != 1 else [""]
         pairs = zip(numbers, map(data.languages_of, train), strict=True)
         sides = ((number, codes if codes[0] != codes[1] else SIDES) for number, codes in pairs)
         return [f"train{number}.{side}" for number, names in sides for side in names]
 
-    def unfit_models(self, step: Step) -> Iterator[Problem]:
-        """Report models of another shape or vocabulary than the step needs, and exports that hold no such model."""
-        settings, models = step.settings, step.models()
-        if isinstance(settings, Export):
-            check_options(settings.format, settings.quantization, settings.max_loss)
-            require_packages(settings.format)
-            config = self._plan.config_of(models[0])
-            for rule in export_rules(config, settings.format):
-                yield self._problem(step, rule.reason, "format")
-            is_measured = is_quantized(config, settings.format, settings.quantization) and step.text("source") is None
-            if is_measured and not self._has_split(models[0], "valid"):
-                message = f"{models[0]} has no validation set to measure this export on; add source and reference"
-                yield self._problem(step, message, "model")
-        if step.kind == "train" and step.config is not None:
-            yield from self._unfit_pretrained(step, step.config)
-        if isinstance(settings, Distill) and settings.closest_to is not None and not settings.sample:
-            beam = settings.beam or self._plan.config_of(models[0]).decoding.beam_size
-            if not 2 <= (settings.n_best or beam) <= beam:
-                message = f"needs 2 or more translations, and no more than the beam of {beam} has"
-                yield self._problem(step, message, "n_best" if settings.n_best else "closest_to")
-        if step.kind == "eval" and step.text("source") is None and not self._has_split(models[0], "test"):
-            message = f"{models[0]} has no test set; add source and reference, or set data.test in its training"
-            yield self._problem(step, message, "model")
-        for other in models[1:]:
-            if _differ(self._vocabulary(models[0]), self._vocabulary(other)):
-                yield self._problem(step, f"the vocabulary of {other} is not that of {models[0]}", "model")
+    def _train(self, step: Step) -> list[Source]:
+        """Return the sources of training text without optional ones that are missing."""
+        gone = [
+            source
+            for _, source, paths in step.sources()
+            if getattr(source, "optional", False) and not all(p.exists() or self._plan.writer(p) for p in paths)
+        ]
+        return [source for source in step.config.data.train if source not in gone] if step.config else []
 
-    def _has_split(self, model: Path, split: str) -> bool:
-        writer = self._plan.writer(model)
-        if writer is None or writer.config is None:
-            return has_split(owner(find_model(model, self._plan.folder)), split)
-        return getattr(writer.config.data, split) is not None
-
-    def _unfit_pretrained(self, step: Step, config: Config) -> Iterator[Problem]:
-        start, teachers = config.training.init_from, config.training.distill_from
-        named = [Path(each) for each in (start, *teachers) if each]
-        if named and not any(map(self._plan.writer, named)):
-            Pretrained.find(config, self._plan.folder, {}).check()
+    def other_scores(self, step: Step) -> Iterator[Problem]:
+        """Report scores of another text than the one to clean, and scores without the column to select by."""
+        folder = step.text("scores")
+        scorer = None if folder is None else self._plan.writer(folder)
+        if scorer is None or not isinstance(scorer.settings, Score):
             return
-        try:
-            different = start_differences(self._plan.config_of(Path(start)), config) if start else []
-        except InputError as error:
-            yield self._problem(step, error.message, "training.init_layers")
-            return
-        if different:
-            reason = f"{start} differs from this configuration in {', '.join(different)}"
-            yield self._problem(step, reason, "training.init_from")
-        for teacher in map(Path, teachers):
-            if _differ(self._vocabulary(teacher), self._config_vocabulary(config)):
-                reason = f"the vocabulary of {teacher} is not that of the student; training.init_from keeps one"
-                yield self._problem(step, reason, "training.distill_from")
+        if getattr(step.settings, "by", None) == "similarity" and scorer.settings.embeddings is None:
+            message = f"step {scorer.name} has no `embeddings`, so it writes no similarity"
+            yield self._problem(step, message, "by")
+        if list(self._texts(step)) != list(self._texts(scorer)):
+            yield self._problem(step, f"step {scorer.name} scores another data.train than this one", "scores")
 
-    def _vocabulary(self, model: Path) -> Any:
-        """Return what determines the vocabulary of a model: its files, or the settings and text of its tokenizer."""
-        writer = self._plan.writer(model)
-        if writer is not None and writer.config is not None:
-            return self._config_vocabulary(writer.config)
-        files = read_manifest(find_model(model, self._plan.folder).root)["files"]
-        return {name: file["sha256"] for name, file in files.items() if name.startswith("tokenizer/")}
-
-    def _config_vocabulary(self, config: Config) -> Any:
-        training, data = config.training, config.data
-        owners = [training.init_from if training.init_tokenizer else None, *training.distill_from]
-        if owner := next(filter(None, owners), None):
-            return self._vocabulary(Path(owner))
-        settings = config.tokenizer.model_dump(exclude=_SAMPLING)
-        if config.tokenizer.given:
-            return [settings]
-        splits = {"valid": data.valid, "test": data.test}
-        held_out = {split: each.from_train for split, each in splits.items() if isinstance(each, FromTrain)}
-        text = data.model_dump(exclude={"root", "max_length", "temperature", "train", "valid", "test"})
-        train = [source.model_dump(exclude={"weight"}) for source in data.train]
-        return [settings, held_out and [config.seed, held_out], text, train]
+    def _texts(self, step: Step) -> Iterator[Any]:
+        """Yield what determines the pairs of each source of training text."""
+        assert step.config is not None
+        data, unused = step.config.data, {"source_lang", "target_lang", "weight", "optional", "synthetic"}
+        for source in self._train(step):
+            paths = [os.path.realpath(Path(data.root, name)) for name in source.files.values()]
+            own, other = data.languages_of(source)
+            yield paths, data.own_source(own), other, source.model_dump(exclude={*unused, *source.files})
 
     def other_languages(self, step: Step) -> Iterator[Problem]:
         """Report models and texts of other languages than the step needs."""
         models = step.models()
         if step.kind == "score" and step.config is not None:
-            own, targets = step.config.data.source_lang, step.config.data.target_lang
-            for key, sources, others in (("forward", own, targets), ("backward", targets, own)):
-                for model in step.models(key):
-                    source, target = self._direction(model)
-                    if not (set(source) & set(sources) and set(target) & set(others)):
-                        ways = f"{', '.join(source)} to {', '.join(target)}"
-                        reason = f"{model} translates {ways}, not {sources[0]} to {others[0]}"
-                        yield self._problem(step, reason, key)
+            yield from self._unscored(step, list(map(step.config.data.languages_of, self._train(step))))
         directions = [self._direction(model) for model in models]
         if len({source for source, _ in directions}) > 1 or (directions and not _common(directions)):
             yield self._problem(step, "these models translate in different directions", "model")
@@ -205,7 +169,10 @@ class _Checker:
         yield from self._unknown_languages(step, directions)
         for key in ("input", "source", "closest_to", "reference") if directions else ():
             known = {*directions[0][1], *directions[0][0]}
-            expected = directions[0][0] if key in ("input", "source") else _common(directions)
+            is_source = key in ("input", "source")
+            expected = directions[0][0] if is_source else _common(directions)
+            chosen = getattr(step.settings, "from_" if is_source else "to", None)
+            expected = (chosen,) if chosen in expected else expected
             expected = tuple(known) if self._is_bidirectional(models[0]) else expected
             path = step.text(key)
             language = self._language(path, known) if path else None
@@ -217,6 +184,15 @@ class _Checker:
                 language = self._language(path, set()) if self._plan.writer(path) else None
                 if language is not None and language != code:
                     yield self._problem(step, f"{path} is {language} text, not {code}", f"data.{split}")
+
+    def _unscored(self, step: Step, pairs: list[tuple[str, str]]) -> Iterator[Problem]:
+        """Report languages of training text that no model translates from and into."""
+        for key, order in (("forward", 1), ("backward", -1)):
+            known = {model: self._direction(model) for model in step.models(key)}
+            ways = ", ".join(f"{model} translates {', '.join(s)} to {', '.join(t)}" for model, (s, t) in known.items())
+            for source, target in (pair[::order] for pair in dict.fromkeys(pairs)):
+                if known and not any(source in own and target in to for own, to in known.values()):
+                    yield self._problem(step, f"{ways}, not {source} to {target}", key)
 
     def _unknown_languages(self, step: Step, directions: list[_Direction]) -> Iterator[Problem]:
         """Report languages that the models do not have, or that are several with none chosen."""
@@ -283,17 +259,27 @@ class _Checker:
         return f"{writer.name}/{path.stem}" if writer.kind == "clean" else None
 
     def _problem(self, step: Step, message: str, *keys: str) -> Problem:
-        """Return a problem with a step's key, or with a dotted one of its configuration."""
-        if keys and "." in keys[0]:
-            return problem(message, *self._plan.pipeline.set_path(step.name, keys[0]))
-        return problem(message, "steps", step.name, step.kind, *keys)
-
-
-def _differ(one: Any, other: Any) -> bool:
-    """Return True if two vocabularies cannot be the same; of a file and of settings that is not known."""
-    return type(one) is type(other) and json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True)
+        return step_problem(self._plan, step, message, *keys)
 
 
 def _common(directions: list[_Direction]) -> tuple[str, ...]:
     """Return the target languages that all models have."""
     return tuple(code for code in directions[0][1] if all(code in targets for _, targets in directions))
+
+
+def _is_in(path: Path, folder: Path) -> bool:
+    return os.path.realpath(path.parent) == os.path.realpath(folder)
+
+
+def _test_names(step: Step) -> list[str]:
+    """Return the names of the files that a training writes about its test set; empty without one."""
+    if step.config is None or step.config.data.test is None:
+        return []
+    data, test = step.config.data, step.config.data.test
+    pairs = data.pairs if isinstance(test, FromTrain) else map(data.languages_of, test)
+    ways = list(dict.fromkeys(direction(data.own_source(source), target) for source, target in pairs))
+    stems = ["test"] if len(ways) == 1 else [f"test.{way}" for way in ways]
+    if isinstance(test, FromTrain) and len(ways) > 1:  # it may have sentences in one of them only
+        stems.append("test")
+    suffixes = ("source", "reference", *step.config.evaluation.methods)
+    return ["test.json", *(f"{stem}.{suffix}" for stem in stems for suffix in suffixes)]

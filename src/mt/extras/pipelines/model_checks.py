@@ -1,0 +1,176 @@
+"""Checks of the models in a plan: shapes, vocabularies, teachers, searches and exports."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mt.bundle.pretrained import Pretrained, start_differences, tag_fault, teacher_fault
+from mt.config import Config, FromTrain
+from mt.config.problems import Problem
+from mt.config.schema import export_rules
+from mt.data.sentence_format import SentenceFormat
+from mt.decoding.engine import FLOAT_TYPES
+from mt.errors import InputError
+from mt.evaluation.texts import has_split, owner
+from mt.extras.export.exporting import check_options, is_quantized, require_packages
+from mt.extras.pipelines.loading import problem
+from mt.extras.pipelines.plan import Plan, Step
+from mt.extras.pipelines.schema import Distill, Export
+from mt.storage.find_model import find_model
+from mt.storage.manifest import read_manifest
+
+# Settings of a tokenizer that do not change what is learned
+_SAMPLING = {"bpe_dropout", "sampling_alpha"}
+
+
+def step_problem(plan: Plan, step: Step, message: str, *keys: str) -> Problem:
+    """Return a problem with a step's key, or with a dotted one of its configuration."""
+    if keys and "." in keys[0]:
+        return problem(message, *plan.pipeline.set_path(step.name, keys[0]))
+    return problem(message, "steps", step.name, step.kind, *keys)
+
+
+class ModelChecker:
+    """Checks of models that are there, or that steps have yet to train."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def unfit(self, step: Step) -> Iterator[Problem]:
+        """Report models of another shape or vocabulary than the step needs, and exports that hold no such model."""
+        models = step.models()
+        if isinstance(step.settings, Export):
+            yield from self._unfit_export(step, step.settings, models[0])
+        if step.kind == "train" and step.config is not None:
+            yield from self._unfit_pretrained(step, step.config)
+        if models:
+            yield from self._unfit_search(step, self._plan.config_of(models[0]))
+        if step.kind == "eval" and step.text("source") is None and not self._has_split(models[0], "test"):
+            message = f"{models[0]} has no test set; add source and reference, or set data.test in its training"
+            yield self._problem(step, message, "model")
+        for other in models[1:]:
+            forms = [SentenceFormat.of(self._plan.config_of(model))[:2] for model in (models[0], other)]
+            if forms[0] != forms[1]:
+                message = f"{other} has another model.source_format or model.target_tag than {models[0]}"
+                yield self._problem(step, message, "model")
+            elif _differ(self._vocabulary(models[0]), self._vocabulary(other)):
+                yield self._problem(step, f"the vocabulary of {other} is not that of {models[0]}", "model")
+
+    def _unfit_export(self, step: Step, settings: Export, model: Path) -> Iterator[Problem]:
+        check_options(settings.format, settings.quantization, settings.max_loss)
+        require_packages(settings.format)
+        config = self._plan.config_of(model)
+        for rule in export_rules(config, settings.format):
+            yield self._problem(step, rule.reason, "format")
+        is_measured = is_quantized(config, settings.format, settings.quantization) and step.text("source") is None
+        if is_measured and not self._has_split(model, "valid"):
+            message = f"{model} has no validation set to measure this export on; add source and reference"
+            yield self._problem(step, message, "model")
+
+    def _unfit_search(self, step: Step, config: Config) -> Iterator[Problem]:
+        """Report engines that cannot run the models, and choices among too few or too many translations."""
+        settings, models = step.settings, step.models()
+        engine, number_format = (getattr(settings, key, None) for key in ("engine", "compute_type"))
+        if config.model.architecture == "decoder_only":
+            unfit = {"engine": engine == "ctranslate2"}
+            unfit["compute_type"] = number_format not in (None, "auto", *FLOAT_TYPES)
+            for key in (key for key, is_unfit in unfit.items() if is_unfit):
+                message = f"needs the CTranslate2 engine, which does not run {models[0]}, a decoder-only model"
+                yield self._problem(step, message, key)
+        if engine == "torch-graphs" and len(models) > 1:
+            yield self._problem(step, "torch-graphs is for one model", "engine")
+        if not isinstance(settings, Distill) or settings.closest_to is None:
+            return
+        beam = settings.beam or config.decoding.beam_size
+        key, count = "n_best" if settings.n_best else "closest_to", settings.n_best or beam
+        if settings.sample and count < 2:
+            yield self._problem(step, "needs 2 or more translations", key)
+        elif not settings.sample and not 2 <= count <= beam:
+            message = f"needs 2 or more translations, and no more than the beam of {beam} has"
+            yield self._problem(step, message, key)
+
+    def _has_split(self, model: Path, split: str) -> bool:
+        writer = self._plan.writer(model)
+        if writer is None or writer.config is None:
+            return has_split(owner(find_model(model, self._plan.folder)), split)
+        return getattr(writer.config.data, split) is not None
+
+    def _unfit_pretrained(self, step: Step, config: Config) -> Iterator[Problem]:
+        """Report models that cannot be started from or learned from."""
+        start, teachers = config.training.init_from, config.training.distill_from
+        named = [Path(each) for each in (start, *teachers) if each]
+        if named and not any(map(self._plan.writer, named)):
+            Pretrained.find(config, self._plan.folder, {}).check()
+            return
+        try:
+            different = start_differences(self._plan.config_of(Path(start)), config) if start else []
+        except InputError as error:
+            yield self._problem(step, error.message, "training.init_layers")
+            return
+        if different:
+            reason = f"{start} differs from this configuration in {', '.join(different)}"
+            yield self._problem(step, reason, "training.init_from")
+        yield from self._unfit_tokenizer(step, config)
+        for teacher in map(Path, teachers):
+            if fault := teacher_fault(self._plan.config_of(teacher), config):
+                yield self._problem(step, f"{teacher} {fault[0]}", "training.distill_from")
+            elif _differ(self._vocabulary(teacher), self._vocabulary(config)):
+                reason = f"the vocabulary of {teacher} is not that of the student; training.init_from keeps one"
+                yield self._problem(step, reason, "training.distill_from")
+
+    def _unfit_tokenizer(self, step: Step, config: Config) -> Iterator[Problem]:
+        """Report another model's tokenizer without a tag that a training needs, or that cannot sample as it wants."""
+        owner, learned = _tokenizer_owner(config), self._tokenizer_origin(config)
+        if owner is None or isinstance(learned, Path) or learned.tokenizer.given:  # a file has tags of its own
+            return
+        key = "training.init_from" if owner == config.training.init_from else "training.distill_from"
+        if fault := tag_fault(config, learned.tags):
+            yield self._problem(step, f"the tokenizer of {owner} {fault[0]}", key)
+        samples, is_unigram = config.tokenizer.sampling_alpha is not None, learned.tokenizer.type == "unigram"
+        if config.tokenizer.is_sampled and samples != is_unigram:
+            reason = f"the tokenizer of {owner} is {'' if is_unigram else 'not '}a unigram model"
+            yield self._problem(step, reason, f"tokenizer.{'sampling_alpha' if samples else 'bpe_dropout'}")
+
+    def _tokenizer_origin(self, model: Config | Path) -> Config | Path:
+        """Return the configuration of the training that learns a model's tokenizer, or a finished model that has it."""
+        while True:
+            if isinstance(model, Path):
+                writer = self._plan.writer(model)
+                if writer is None or writer.config is None:
+                    return model
+                model = writer.config
+            elif owner := _tokenizer_owner(model):
+                model = Path(owner)
+            else:
+                return model
+
+    def _vocabulary(self, model: Config | Path) -> Any:
+        """Return what determines the vocabulary of a model: its files, or the settings and text of its tokenizer."""
+        origin = self._tokenizer_origin(model)
+        if isinstance(origin, Path):
+            files = read_manifest(find_model(origin, self._plan.folder).root)["files"]
+            return {name: file["sha256"] for name, file in files.items() if name.startswith("tokenizer/")}
+        data, settings = origin.data, origin.tokenizer.model_dump(exclude=_SAMPLING)
+        if origin.tokenizer.given:
+            return [settings]
+        splits = {"valid": data.valid, "test": data.test}
+        held_out = {split: each.from_train for split, each in splits.items() if isinstance(each, FromTrain)}
+        text = data.model_dump(exclude={"root", "max_length", "temperature", "train", "valid", "test"})
+        train = [source.model_dump(exclude={"weight"}) for source in data.train]
+        return [settings, held_out and [origin.seed, held_out], text, train]
+
+    def _problem(self, step: Step, message: str, *keys: str) -> Problem:
+        return step_problem(self._plan, step, message, *keys)
+
+
+def _tokenizer_owner(config: Config) -> str | None:
+    """Return the model whose tokenizer a training takes; None if it learns one, or a file is given."""
+    training = config.training
+    owners = (training.init_from if training.init_tokenizer else None, *training.distill_from)
+    return next(filter(None, owners), None)
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Return True if two vocabularies cannot be the same; of a file and of settings that is not known."""
+    return type(one) is type(other) and json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True)
