@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mt.api.pipelines import read_plan
+from mt.errors import InputError
 from mt.extras.pipelines.estimates import estimate_costs
 from mt.extras.pipelines.plan import Plan
 from mt.extras.pipelines.records import step_key
@@ -60,6 +61,16 @@ def test_cleaning_does_not_read_the_tokenizer_of_a_step_of_the_same_name(folder:
     config = plan_of(folder, text).steps["kept"].config
     assert config is not None
     assert config.name == "kept"
+
+
+def test_scores_do_not_replace_what_is_there(folder: Path) -> None:
+    theirs = folder / "runs" / "tiny-student" / "final" / "mine.json"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("{}")
+    with pytest.raises(InputError, match=r"final is there, and this step did not write it; .* rename the step"):
+        plan_of(folder, TEACHERS)
+    theirs.unlink()
+    theirs.parent.rmdir()
 
 
 @pytest.mark.slow

@@ -85,6 +85,9 @@ class _Checker:
                 yield self._problem(step, "comet needs the package unbabel-comet", "metrics")
         if getattr(step.settings, "output", None):
             yield from self._unwritable(step)
+        elif step.kind == "eval" and not may_write(self._plan, step):  # which replaces all scores in it
+            message = f"{step.output} is there, and this step did not write it; remove it, or rename the step"
+            yield problem(message, "steps", step.name)
         if step.kind == "train" and step.config is not None:
             check_requirements(step.config)
             require_packages(*step.config.exports)
