@@ -30,7 +30,7 @@ def test_events(trained: Path) -> None:
     for event in events:
         assert set(event) - {"event", "step", "time"} == listed(rows[event["event"]])
     for result in events[-1]["test"]:
-        assert set(result) | {"comet"} == fields_of_results()
+        assert set(result) | {"comet", "terms"} == fields_of_results()
     for result in events[-1]["formats"]:
         assert all(f"`{name}`" in PAGE for name in result)
 
@@ -39,7 +39,7 @@ def test_a_model_of_several_source_languages(many_languages: Path) -> None:
     run = many_languages / "runs" / "many"
     events = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     (result, *_) = json.loads((run / "eval" / "test.json").read_text())["results"]
-    more = (set(result) | {"comet"}) - fields_of_results()
+    more = (set(result) | {"comet", "terms"}) - fields_of_results()
     more |= {name for each in events if each["event"] == "validation" for name in each} - listed("`validation`")
     assert more - {"event", "step", "time"} == {"source_lang", "zero_shot", "wrong_language", "bleu_by_pair"}
     assert all(f"`{name}`" in PAGE for name in more - {"event", "step", "time"})
@@ -49,7 +49,7 @@ def test_scores(trained: Path) -> None:
     found = json.loads((trained / "runs" / "tiny" / "eval" / "test.json").read_text())
     assert set(found) == {"sentences", "results"}
     for result in found["results"]:
-        assert set(result) | {"comet"} == fields_of_results()
+        assert set(result) | {"comet", "terms"} == fields_of_results()
 
 
 def names_in(value: Any) -> set[str]:

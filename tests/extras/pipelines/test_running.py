@@ -411,10 +411,12 @@ def test_all_failures_are_named_and_reported(again: Path) -> None:
 
 def test_new_scores_leave_notes_beside_them(again: Path) -> None:
     final = again / "runs" / "tiny-student" / "final"
-    for name in ("notes.txt", "test.json", "test.beam"):  # the last two as of another test set
-        (final / name).write_text("{}")
+    (final / "notes.txt").write_text("mine")
     run(again, "--set", "steps.final.eval.beam=3")
-    assert (final / "notes.txt").read_text() == "{}"
+    for name in ("test.json", "test.beam"):  # as of another test set
+        (final / name).write_text("{}")
+    run(again, "--set", "steps.final.eval.beam=4")
+    assert (final / "notes.txt").read_text() == "mine"
     assert not (final / "test.json").exists()
     assert not (final / "test.beam").exists()
 

@@ -25,10 +25,13 @@ def plan_of(folder: Path, text: str, *overrides: str) -> Plan:
 
 
 def test_a_section_whose_keys_are_commented_out_changes_nothing(folder: Path) -> None:
-    text = "name: few\nsteps: {one: {train: {config: tiny.yaml, set: {model: , training: }}}}\n"
+    text = "name: few\nsteps: {one: {train: {config: tiny.yaml, set: {model: , training: , data: {test: null}}}}}\n"
     [step] = plan_of(folder, text).steps.values()
     [same] = plan_of(folder, "name: few\nsteps: {one: {train: {config: tiny.yaml}}}\n").steps.values()
-    assert step.config == same.config
+    assert step.config is not None
+    assert same.config is not None
+    assert (step.config.model, step.config.training) == (same.config.model, same.config.training)
+    assert step.config.data.test is None
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,7 @@ def test_scores_do_not_replace_what_is_there(folder: Path) -> None:
 @pytest.mark.slow
 def test_more_samples_and_trained_scorers_take_longer(folder: Path) -> None:
     text = TEACHERS.replace("max_steps: 8", "max_steps: 800").replace(
-        "steps:", "set: {training.max_steps: 800}\nsteps:"
+        "\nsteps:", "\nset: {training.max_steps: 800}\nsteps:"
     )
     source = "model: {step: teacher_1}, source: valid.en, reference: valid.xx"
     added = [

@@ -42,8 +42,9 @@ class Pipeline:
         for prefix, values in self._sets(name):
             # `section: {key: ...}` and `section.key` may both be there; what --set gave replaces the file's.
             found = sorted(entries(values), key=lambda entry: self._is_overridden(*prefix, *entry[0]))
+            keys = {".".join(path): value for path, value in found}
             # A section that is null has all its keys commented out.
-            merged |= {".".join(path): value for path, value in found if value is not None or path[0] not in SECTIONS}
+            merged |= {key: value for key, value in keys.items() if value is not None or key not in SECTIONS}
         return merged
 
     def _sets(self, name: str) -> list[tuple[TreePath, dict[str, Any]]]:
