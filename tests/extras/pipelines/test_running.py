@@ -426,10 +426,10 @@ def test_scorers_of_an_earlier_text_are_trained_anew(again: Path, monkeypatch: p
     (again / "pipeline.yaml").write_text(f"{TEACHERS}  own: {{score: {{config: tiny.yaml, train: true}}}}\n")
     plan = read_plan("pipeline.yaml")
     own = plan.steps["own"]
-    note_attempt(plan, own, "of another text", 1.0)
+    note_attempt(plan, own, "before", 1.0, text="of another text")
     for name in ("en-xx", "notes"):
         (own.output / name).mkdir(parents=True)
-        (own.output / name / ("config.yaml" if name == "en-xx" else "mine")).write_text("name: earlier")
+        (own.output / name / "config.yaml").write_text("name: earlier")
     with pytest.raises(MtError, match="own failed"):  # since notes are there
         execution.execute(plan, jobs=1, only="own")
     assert [path.name for path in own.output.iterdir()] == ["notes"]

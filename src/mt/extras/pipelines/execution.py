@@ -1,6 +1,7 @@
 """Execution of a plan: each step is a process, and independent steps run side by side."""
 
 import contextlib
+import glob
 import os
 import shlex
 import shutil
@@ -17,17 +18,17 @@ from mt.console import duration, harmless, log
 from mt.errors import MtError, StoppedError
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import (
-    is_changed,
+    earlier_scorers,
     note_attempt,
     output_digest,
     read_record,
     remove_altered,
     step_key,
+    text_key,
     write_record,
 )
 from mt.storage import atomic
 from mt.storage.lock import wait_for_lock
-from mt.storage.run_dir import RunDir
 from mt.training.signals import StopRequest
 
 ENDS_WITH_PARENT = "MT_ENDS_WITH_PARENT"  # tells a command to end when its standard input does
@@ -124,15 +125,13 @@ class _Runner:
             if record is not None:
                 log.info("%s: runs again, since its command, its input or its output has changed", step.name)
             if step.kind == "eval":  # the scores of an earlier text would stay beside those of this one
-                for path in [
-                    path for each in step.output.glob("*.json") for path in step.output.glob(f"{each.stem}.*")
-                ]:
-                    path.unlink(missing_ok=True)
+                for path in list(step.output.glob("*.json")):
+                    for each in filter(Path.is_file, step.output.glob(f"{glob.escape(path.stem)}.*")):
+                        each.unlink()
             if step.kind == "clean" and record is not None:
                 remove_altered(step.output)
-            if step.kind == "score" and is_changed(self._plan, step, key):  # its trainings had other text
-                for run in [path for path in step.output.glob("*/") if RunDir(path).config.is_file()]:
-                    shutil.rmtree(run)
+            for run in earlier_scorers(self._plan, step):  # which would refuse to resume with this text
+                shutil.rmtree(run)
             slot = self._slots.get()
             try:
                 self._run_command(step, key, slot, lock)
@@ -146,7 +145,7 @@ class _Runner:
         cores = self._plan.cores(step.name, self._jobs)
         environment = os.environ | variables | {"OMP_NUM_THREADS": str(cores), ENDS_WITH_PARENT: "1"}
         arguments, started, clock = _fixed_arguments(self._plan, step), time.time(), time.monotonic()
-        note_attempt(self._plan, step, key, started, cores=cores)
+        note_attempt(self._plan, step, key, started, cores=cores, text=text_key(step))
         # The command holds the lock as long as it lives; in a group of its own, a terminal's signals do not reach it.
         own_group: dict[str, Any] = {"pass_fds": [lock], "process_group": 0} if atomic.POSIX_FILES else {}
         process = subprocess.Popen(

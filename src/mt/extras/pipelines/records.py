@@ -17,6 +17,7 @@ from mt.data.prepare import drop_missing_sources, input_digests
 from mt.errors import InputError
 from mt.evaluation.texts import owner
 from mt.extras.pipelines.plan import Plan, Step
+from mt.extras.pipelines.schema import Score as ScoreSettings
 from mt.storage import atomic, manifest
 from mt.storage.find_model import find_model
 from mt.storage.run_dir import ModelDir, RunDir
@@ -76,26 +77,39 @@ def write_record(plan: Plan, step: Step, key: str) -> Record:
     return record
 
 
-def note_attempt(plan: Plan, step: Step, key: str, started: float, **costs: float) -> None:
-    """Append the start of an attempt, with its cores, or its end, with its costs."""
+def note_attempt(plan: Plan, step: Step, key: str, started: float, **costs: float | str) -> None:
+    """Append the start of an attempt, with its cores and text, or its end, with its costs."""
     line = {"key": key, "started": started, "output": os.path.realpath(step.output), **costs}
     atomic.append_line(plan.records / f"{step.name}.attempts", json.dumps(line))
 
 
 def may_write(plan: Plan, step: Step) -> bool:
     """Return False if a step's output is a file or folder that no attempt of it has written."""
-    if not step.output.exists():
+    if not step.output.exists() or (step.output.is_dir() and not any(step.output.iterdir())):
         return True
     real, record = os.path.realpath(step.output), read_record(plan, step)
     if record is not None and record.digest == output_digest(plan, step):  # its folder may have moved since
         return True
-    return any(attempt.get("output") == real for attempt in _attempts(plan, step))
+    # The attempts move with the folder of the steps, but not with an output elsewhere.
+    is_inside = getattr(step.settings, "output", None) is None
+    return any(is_inside or attempt.get("output") == real for attempt in _attempts(plan, step))
 
 
-def is_changed(plan: Plan, step: Step, key: str) -> bool:
-    """Return True if the last attempt had another command or other inputs."""
-    attempts = list(_attempts(plan, step))
-    return bool(attempts) and attempts[-1]["key"] != key
+def earlier_scorers(plan: Plan, step: Step) -> list[Path]:
+    """Return the runs of small models that a scoring step has trained on other text."""
+    if step.config is None or not (isinstance(step.settings, ScoreSettings) and step.settings.train):
+        return []
+    now = text_key(step)
+    if all(attempt.get("text", now) == now for attempt in list(_attempts(plan, step))[-1:]):
+        return []
+    pairs = [each for pair in step.config.data.pairs for each in (pair, pair[::-1])]
+    runs = [RunDir(step.output / f"{own}-{other}{back}") for own, other in pairs for back in ("", "-back")]
+    return [run.root for run in dict.fromkeys(runs) if run.config.is_file()]
+
+
+def text_key(step: Step) -> str:
+    """Return the key of the text that a step's configuration names, with the settings that judge it."""
+    return manifest.stage_key(*_text(step))
 
 
 def _attempts(plan: Plan, step: Step) -> Iterable[dict[str, Any]]:
@@ -111,20 +125,26 @@ def _attempts(plan: Plan, step: Step) -> Iterable[dict[str, Any]]:
 
 def step_key(step: Step) -> str:
     """Return the key of a step whose inputs are all there; how their paths are spelled is not in it."""
-    config = None if step.config is None else drop_missing_sources(step.config)
-    # A text is judged by these settings alone.
-    include: Any = None if step.kind == "train" else {"data": True, "tokenizer": True, "model": {"source_format"}}
-    dumped = {} if config is None else config.model_dump(mode="json", exclude_defaults=True, include=include)
-    values = _without_paths(dumped)
-    digests = {} if config is None else input_digests(config.data, cached_sha256)
+    values, digests = _text(step)
     options = step.settings.model_dump(exclude_defaults=True, exclude={"config", "set", "output", *step.places})
     given: dict[str, Any] = {key: len(paths) for key, paths in step.places.items()}
-    teachers = config.training.distill_from if step.kind == "train" and config is not None else ()
+    teachers = step.config.training.distill_from if step.kind == "train" and step.config is not None else ()
     if teachers:  # which of the models that it reads they are
         given["distill_from"] = len(teachers)
     if step.kind == "eval" and step.text("source") is None:
         given["test"] = _test_set(find_model(step.models()[0], Path()))
     return manifest.stage_key(step.kind, options, values, digests, given, [input_digest(path) for path in step.reads])
+
+
+def _text(step: Step) -> tuple[Any, dict[str, Any]]:
+    """Return the values of a step's configuration that matter to it, without paths, and the digests of its texts."""
+    if step.config is None:
+        return {}, {}
+    config = drop_missing_sources(step.config)
+    # A text is judged by these settings alone.
+    include: Any = None if step.kind == "train" else {"data": True, "tokenizer": True, "model": {"source_format"}}
+    dumped = config.model_dump(mode="json", exclude_defaults=True, include=include)
+    return _without_paths(dumped), input_digests(config.data, cached_sha256)
 
 
 def _test_set(model: ModelDir) -> dict[str, Any] | None:
