@@ -151,8 +151,7 @@ class Translator:
         ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
         numbers = numbers or range(1, len(lines) + 1)
         begun = self._begin(split, ids, options, prefixes, numbers) if any(prefixes) else [Prefix()] * len(ids)
-        rows = zip(ids, begun, terms or [[]] * len(ids), parts, strict=True)
-        sentences = [Sentence(*row) for row in rows]
+        sentences = [Sentence(*row) for row in zip(ids, begun, terms or [[]] * len(ids), parts, strict=True)]
         results = zip(sentences, self._search(sentences, options), strict=True)
         candidates = [self._join([next(results) for _ in parts]) for parts in split]
         return [
@@ -216,8 +215,7 @@ class Translator:
                 raise InputError(f"line {number} has a prefix, and is longer than the model takes", "split this line")
             for source in islice(remaining, len(parts)):
                 prefix = speller.encode(text) if source and text.strip() else Prefix()
-                if len(prefix.ids) > (longest := self._longest(source, options)):
-                    n = len(prefix.ids)
+                if (n := len(prefix.ids)) > (longest := self._longest(source, options)):
                     message = f"the prefix of line {number} has {n} tokens, and a translation may have {longest}"
                     raise InputError(message, "shorten the prefix")
                 if prefix.ids:

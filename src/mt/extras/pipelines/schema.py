@@ -232,7 +232,7 @@ KINDS: dict[str, type[StepSettings]] = {
 COMMANDS = {kind: (kind,) for kind in KINDS} | {"score": ("data", "score"), "clean": ("data", "clean")}
 
 
-def _step_names(steps: dict[str, Any]) -> dict[str, Any]:
+def _not_empty(steps: dict[str, Any]) -> dict[str, Any]:
     if not steps:
         raise value_error("there is no step in it")
     return steps
@@ -248,5 +248,5 @@ class PipelineFile(Section):
     data.root; null: the current directory, and what each configuration says."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Values for the configurations of all steps, by dotted key; a step's own values override them."""
-    steps: Annotated[dict[str, Any], AfterValidator(_step_names), Field(examples=[{"x": {}}])]
+    steps: Annotated[dict[str, Any], AfterValidator(_not_empty), Field(examples=[{"x": {}}])]
     """The steps by name, in any order; each has one key, the kind of step, with the keys of that kind."""
