@@ -87,7 +87,7 @@ def test_init_writes_a_pipeline_for_the_users_text(held_out: bool, tmp_path: Pat
     assert student.training.max_steps < teacher.training.max_steps
     assert (teacher.training.schedule, student.training.schedule) == ("constant", "cosine")
     assert (teacher.training.ema_decay is None, student.training.ema_decay) == (False, None)
-    assert student.training.learning_rate == pytest.approx(0.25 * teacher.training.learning_rate)
+    assert student.training.learning_rate == pytest.approx(0.1 * teacher.training.learning_rate)
     own = load_config(tmp_path / "o, 1.yaml")
     assert own.training.max_steps == teacher.training.max_steps
     assert "already exists" in mt(*words, cwd=tmp_path, code=2).stderr

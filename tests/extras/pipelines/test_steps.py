@@ -77,7 +77,7 @@ def test_scores_do_not_replace_what_is_there(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_more_samples_and_trained_scorers_take_longer(folder: Path) -> None:
+def test_more_samples_whole_vocabularies_and_trained_scorers_take_longer(folder: Path) -> None:
     text = TEACHERS.replace("max_steps: 8", "max_steps: 800").replace(
         "\nsteps:", "\nset: {training.max_steps: 800}\nsteps:"
     )
@@ -86,15 +86,18 @@ def test_more_samples_and_trained_scorers_take_longer(folder: Path) -> None:
         "one: {distill: {model: {step: teacher_1}, input: train.en, sample: true}}",
         "many: {distill: {model: {step: teacher_1}, input: train.en, sample: true, n_best: 16, closest_to: train.xx}}",
         f"plain: {{eval: {{{source}}}}}",
+        f"all: {{eval: {{{source}, shortlist: false}}}}",
         f"risk: {{eval: {{{source}, mbr: 100}}}}",
         "own: {score: {config: tiny.yaml, train: true}}",
     ]
+    text = text.replace("\nset: {", "\nset: {decoding.shortlist: 30, ")
     plan = plan_of(folder, text + "".join(f"  {step}\n" for step in added))
     plan.records.mkdir(parents=True)
     costs = {
         name: cost.seconds or 0.0
-        for name, cost in estimate_costs(plan, ["one", "many", "plain", "risk", "own"]).items()
+        for name, cost in estimate_costs(plan, ["one", "many", "plain", "all", "risk", "own"]).items()
     }
     assert costs["many"] - 6 > 5 * (costs["one"] - 6) > 0
+    assert costs["all"] - 6 > 1.3 * (costs["plain"] - 6) > 0
     assert costs["risk"] - 6 > 3 * (costs["plain"] - 6) > 0
     assert costs["own"] > 60, "two trainings of hundreds of steps"

@@ -33,7 +33,7 @@ from mt.text.lines import count_lines
 _START = 6.0  # seconds until a command works
 _FEW_STEPS = 20  # training steps, which a probe would make, too
 _BEAM_FACTOR = 0.46  # of greedy search in a probe: 0.92, 2.8 and 6 times its time with a beam of 1, 5 and 12
-_INT8 = 0.8  # of CTranslate2's time in float32
+_INT8, _SHORTLIST = 0.8, 0.7  # of CTranslate2's time in float32, and without a shortlist
 _TORCH = 1.3  # times as slow as CTranslate2 in float32
 _CLEANED_PER_SECOND = 1800  # pairs
 _PASSES_PER_SCORE = 4  # two models, each for the pair and for its target with another source
@@ -90,8 +90,9 @@ class _Estimator:
         options, search = step.settings.model_dump(), models[0].decoding
         beam = 1 if options.get("greedy") else options["beam"] or search.beam_size
         beam = (options.get("n_best") or 1) if options["sample"] else beam
-        is_int8 = (options["compute_type"] or search.compute_type) == "int8"
-        factor = _TORCH if len(models) > 1 or options["sample"] else _INT8 if is_int8 else 1.0
+        factor = _INT8 if (options["compute_type"] or search.compute_type) == "int8" else 1.0
+        is_listed = search.shortlist > 0 and options["shortlist"] is not False
+        factor = _TORCH if len(models) > 1 or options["sample"] else factor * (_SHORTLIST if is_listed else 1.0)
         passes = factor * (1 + beam) * (2 if step.kind == "eval" else 1)
         passes += _TORCH * (1 + options["mbr"]) if options.get("mbr") else 0.0
         seconds = sum(each.seconds_per_sentence for each in measured) * _BEAM_FACTOR * passes
