@@ -25,6 +25,7 @@ from engine_helpers import (
     whole_folder,
 )
 from mt.api.loading import load
+from mt.api.translation import BLOCK_LINES
 from mt.bundle.to_ctranslate2 import convert
 from mt.data.tokenizer import EOS_ID
 from mt.decoding.engine import Sampling, SearchOptions, costs_batch
@@ -268,3 +269,17 @@ def test_no_ngram_twice(folder: Path) -> None:
     assert len(set(tokens)) == len(tokens)
     [line] = printed_lines("translate", LINES[1], "--greedy", "--no-repeat-ngram-size", "1", *few(folder))
     assert line == model.translate(LINES[1], beam_size=1, no_repeat_ngram_size=1)
+
+
+def test_a_prefix_is_refused_before_anything_is_translated(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines, prefixes = ["A dog."] * (BLOCK_LINES + 2), [""] * BLOCK_LINES
+    said = rf"the prefix of line {BLOCK_LINES + 2} has \d+ tokens, and a translation may have 20"
+    with pytest.raises(InputError, match=said):
+        next(load(folder).results(lines, prefix=[*prefixes, "Ein", "x" * 900]))
+    (tmp_path / "lines").write_text("\n".join(lines))
+    (tmp_path / "prefixes").write_text("\n".join([*prefixes, "Ein", "x" * 900]))
+    with pytest.raises(InputError, match=said):
+        run_cli("translate", "--input", tmp_path / "lines", "--prefix-file", tmp_path / "prefixes", *few(folder))
+    assert capsys.readouterr().out == ""

@@ -1,7 +1,8 @@
 """Directions of a loaded model: their choice, a notice of zero-shot pairs, and detection of the source language."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from mt.api.texts import check_text, texts_of
 from mt.console import log
 from mt.decoding.candidates import Candidate
 from mt.decoding.engine import SearchOptions
@@ -46,6 +47,26 @@ class Directions:
         others = [code for code in codes if code != target_lang]
         found = self._detector.source_of(text, others, target_lang)[0]
         return None if found == target_lang else found
+
+    @staticmethod
+    def check_prefixes(
+        into: Translator,
+        lines: str | Iterable[str],
+        prefixes: str | Iterable[str],
+        options: SearchOptions,
+        first_line: int,
+    ) -> None:
+        """Refuse a prefix that a translation cannot begin with, unless the texts are still to be read.
+
+        A source language that is still to be detected does not matter.
+        """
+        if not prefixes or isinstance(lines, Iterator) or isinstance(prefixes, Iterator):
+            return
+        texts = list(texts_of(lines))
+        begun = [prefixes] * len(texts) if isinstance(prefixes, str) else list(texts_of(prefixes))[: len(texts)]
+        for text in (*texts, *begun):
+            check_text(text)
+        into.check_prefixes(texts[: len(begun)], options, first_line, begun)
 
     def translate_detected(
         self,

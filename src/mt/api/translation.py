@@ -11,9 +11,9 @@ from mt.api.search import Search, SearchRequest, Translation
 from mt.api.texts import check_text, texts_of
 from mt.decoding.alignment import Unit, align_units
 from mt.decoding.candidates import Candidate, best_of, lines_at_once
-from mt.decoding.translator import without_line_breaks
 from mt.errors import InputError, contradict
 from mt.storage.manifest import DamagedError, read_manifest
+from mt.text.lines import without_line_breaks
 
 if TYPE_CHECKING:
     from mt.bundle.load_translator import OpenedModel
@@ -246,6 +246,7 @@ class Translator:
         into = replace(into, inline_terms=False) if attention else into
         options = request.options(self._opened.settings.search, scores or n_best > 1)
         utility = request.utility_in(into.target_lang)
+        self._directions.check_prefixes(into, lines, prefix, options, first_line)
         remaining, prefixes = texts_of(lines), repeat(prefix) if isinstance(prefix, str) else texts_of(prefix)
         while block := list(islice(remaining, lines_at_once(BLOCK_LINES, options.n_best))):
             begun = list(islice(prefixes, len(block)))

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from shlex import quote
@@ -160,16 +159,18 @@ def _write_translations(
         _introduce(translator)
     total = n_lines if n_lines is not None and n_lines >= _LONG and sys.stderr.isatty() else None
     block_lines = BLOCK_LINES if total is None else min(BLOCK_LINES, max(64, total // 50))  # each moves the bar
+    # All lines of a file that has prefixes are read at once, so that the prefixes are checked before anything runs.
+    block_lines = n_lines if prefix and n_lines else lines_at_once(block_lines, request.n_best)
     # Without a bar, its library is not imported, which takes as long as a short text.
     bar: Any = nullcontext() if total is None else progress(total=total, unit="line", desc="translating")
     with writer(output) as write, bar:
-        for lines in input_lines(text, input_, lines_at_once(block_lines, request.n_best)):
+        for lines in input_lines(text, input_, block_lines):
             for result in translator.results(lines, n_best, first_line=first_line, **search):
                 write(_formatted(result, n_best, format_, alignment))
                 drawn += result.attention or () if draws else ()
+                if total is not None:
+                    bar.update()
             first_line += len(lines)
-            if total is not None:
-                bar.update(len(lines))
     return drawn
 
 
@@ -180,7 +181,7 @@ def _load(given: dict[str, Any], request: "SearchRequest", one_by_one: bool = Fa
     return load(**chosen, one_by_one=one_by_one, sampling=request.sampling is not None)
 
 
-def _prefix(given: dict[str, Any], input_: Path | None, n_lines: int | None) -> str | Iterator[str]:
+def _prefix(given: dict[str, Any], input_: Path | None, n_lines: int | None) -> str | list[str]:
     """Return the prefix of all translations, or those of a file, checked to have a line for each line of the input."""
     prefix, path = require_utf8(given["prefix"], "--prefix"), given["prefix_file"]
     if path is None:
@@ -191,7 +192,7 @@ def _prefix(given: dict[str, Any], input_: Path | None, n_lines: int | None) -> 
     refuse_pipe(path)
     if (n_prefixes := check_input(path)) != n_lines:
         raise InputError(f"{path} has {n_prefixes} lines, and {input_} {n_lines}", "give one prefix a line")
-    return read_lines(path)
+    return list(read_lines(path))
 
 
 def _introduce(translator: "Translator") -> None:

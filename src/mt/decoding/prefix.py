@@ -6,7 +6,8 @@ the pieces of the last word are rolled back, and of all pieces that spell its re
 
 import bisect
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from mt.data.tokenizer import SPACE, SPECIALS, UNK_ID, normalized
@@ -68,6 +69,35 @@ class PrefixSpeller:
             return Prefix(f"{begun} ", [*ids, self.space], len(ids))
         starts = [place for place, piece in enumerate(tokenizer.tokens(ids)) if piece.startswith(SPACE)]
         return Prefix(begun, ids, max(len(ids) - _MAX_ROLLBACK, *starts[-1:], 0))
+
+    def begin(
+        self,
+        split: Sequence[Sequence[str]],
+        sources: Iterable[Sequence[int]],
+        prefixes: Sequence[str],
+        numbers: Sequence[int],
+        longest: Callable[[Sequence[int]], int],
+    ) -> Iterator[Prefix]:
+        """Yield the encoded prefix of each part of some lines; a text without letters is none.
+
+        Args:
+            split: the parts of each line, whose tokens are the `sources`.
+            prefixes, numbers: of each line.
+            longest: the bound of a translation's tokens for its source.
+
+        Raises:
+            InputError: a prefix cannot be spelt, is longer than the bound, or belongs to a line of several parts.
+        """
+        remaining = iter(sources)
+        for number, parts, text in zip(numbers, split, prefixes, strict=True):
+            if text.strip() and len(parts) > 1:
+                raise InputError(f"line {number} has a prefix, and is longer than the model takes", "split this line")
+            for source in islice(remaining, len(parts)):
+                prefix = self.encode(text) if source and text.strip() else Prefix()
+                if (n := len(prefix.ids)) > (bound := longest(source)):
+                    message = f"the prefix of line {number} has {n} tokens, and a translation may have {bound}"
+                    raise InputError(message, "shorten the prefix")
+                yield prefix
 
     def likeliest(self, prefix: Prefix, costs: "NDArray[np.float32]") -> Prefix:
         """Return an encoded prefix with the likeliest tokens whose text begins with it.

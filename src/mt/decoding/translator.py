@@ -1,11 +1,10 @@
 """Translation of strings: tokenizer, engine, and what joins them."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import islice, repeat
+from functools import cached_property, partial
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from mt.console import log
@@ -24,6 +23,7 @@ from mt.decoding.terms import Sentence, TermSearch
 from mt.errors import InputError
 from mt.system.distributed import Distributed
 from mt.text.languages import chosen_language, is_spaced
+from mt.text.lines import without_line_breaks
 from mt.text.preprocessing import NO_PREPROCESSING, Preprocessed, Preprocessing
 from mt.text.words import word_starts
 
@@ -35,13 +35,7 @@ if TYPE_CHECKING:
     from mt.data.glossary import Glossary
 
 _TERM_BLOCK = 512  # sentences with terms, whose hypotheses are in memory with their attention
-_LINE_BREAK = re.compile("\r\n|\r|\n")
 LineNumbers = int | Sequence[int] | None  # of the first line, of each, or of none
-
-
-def without_line_breaks(text: str) -> str:
-    """Replace line breaks, which training text does not have, by spaces."""
-    return _LINE_BREAK.sub(" ", text) if "\n" in text or "\r" in text else text
 
 
 @dataclass(eq=False)
@@ -143,21 +137,44 @@ class Translator:
         for number, parts in zip(numbers or (), split, strict=False):
             if len(parts) > 1:
                 log.warning("line %d is longer than the model's limit; translated in %d parts", number, len(parts))
-        parts = [part for line in split for part in line]
-        spans = options.keep_spans and options.sampling is None
-        terms = [self._terms.find(part, spans) for part in parts] if spans or self.glossary else []
-        shown = terms if self.inline_terms and not options.attention else []
-        encoded = encode_with_terms(self.tokenizers.source, parts, shown, self._limit)
-        ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
-        numbers = numbers or range(1, len(lines) + 1)
-        begun = self._begin(split, ids, options, prefixes, numbers) if any(prefixes) else [Prefix()] * len(ids)
-        sentences = [Sentence(*row) for row in zip(ids, begun, terms or [[]] * len(ids), parts, strict=True)]
+        sentences = self._sentences(split, options, prefixes, numbers or range(1, len(lines) + 1))
+        sentences = [self._spelt(sentence) if sentence.prefix.ids else sentence for sentence in sentences]
         results = zip(sentences, self._search(sentences, options), strict=True)
         candidates = [self._join([next(results) for _ in parts]) for parts in split]
         return [
             found if recase is None else [replace(each, text=recase(each.text, self.chosen or "")) for each in found]
             for found, (_, recase) in zip(candidates, preprocessed, strict=True)
         ]
+
+    def check_prefixes(
+        self, lines: Sequence[str], options: SearchOptions, first_line: int, prefixes: Sequence[str]
+    ) -> None:
+        """Raise the `InputError` of `translate` for prefixes, which takes much less time."""
+        split = [self._split(line) for line, _ in map(self._preprocessed, lines, prefixes)]
+        self._sentences(split, options, prefixes, range(first_line, first_line + len(lines)))
+
+    def _sentences(
+        self, split: Sequence[list[str]], options: SearchOptions, prefixes: Sequence[str], numbers: Sequence[int]
+    ) -> list[Sentence]:
+        """Return the parts of all lines as tokens, with their terms and prefixes, which are not spelt yet."""
+        parts = [part for line in split for part in line]
+        spans = options.keep_spans and options.sampling is None
+        terms = [self._terms.find(part, spans) for part in parts] if spans or self.glossary else []
+        shown = terms if self.inline_terms and not options.attention else []
+        encoded = encode_with_terms(self.tokenizers.source, parts, shown, self._limit)
+        ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
+        if any(prefixes):
+            longest = partial(self._longest, options=options)
+            begun = list(speller_of(self.tokenizers.target).begin(split, ids, prefixes, numbers, longest))
+        else:
+            begun = [Prefix()] * len(ids)
+        return [Sentence(*row) for row in zip(ids, begun, terms or [[]] * len(ids), parts, strict=True)]
+
+    def _spelt(self, sentence: Sentence) -> Sentence:
+        """Return a sentence whose prefix has its likeliest tokens."""
+        prefix = sentence.prefix
+        [costs] = self._costs([sentence.source], [prefix.ids[:-1]])
+        return sentence._replace(prefix=speller_of(self.tokenizers.target).likeliest(prefix, costs))
 
     def _search(self, sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
         """Return the n best hypotheses of sentences, which begin with their prefixes and have their terms."""
@@ -199,30 +216,6 @@ class Translator:
                 for each in found
             ]
         return found
-
-    def _begin(
-        self,
-        split: Sequence[list[str]],
-        sources: Sequence[Sequence[int]],
-        options: SearchOptions,
-        prefixes: Sequence[str],
-        numbers: Sequence[int],
-    ) -> list[Prefix]:
-        """Return the prefix of each part of some lines; a text without letters is none."""
-        remaining, begun, speller = iter(sources), list[Prefix](), speller_of(self.tokenizers.target)
-        for number, parts, text in zip(numbers, split, prefixes, strict=True):
-            if text.strip() and len(parts) > 1:
-                raise InputError(f"line {number} has a prefix, and is longer than the model takes", "split this line")
-            for source in islice(remaining, len(parts)):
-                prefix = speller.encode(text) if source and text.strip() else Prefix()
-                if (n := len(prefix.ids)) > (longest := self._longest(source, options)):
-                    message = f"the prefix of line {number} has {n} tokens, and a translation may have {longest}"
-                    raise InputError(message, "shorten the prefix")
-                if prefix.ids:
-                    [costs] = self._costs([source], [prefix.ids[:-1]])
-                    prefix = speller.likeliest(prefix, costs)
-                begun.append(prefix)
-        return begun
 
     def _longest(self, source: Sequence[int], options: SearchOptions) -> int:
         return options.longest(len(source) + 2, self.settings.max_positions) - len(self._first)

@@ -5,6 +5,7 @@ shifts every pair after it.
 """
 
 import os
+import re
 import unicodedata
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +22,7 @@ from mt.text.compressed import open_bytes
 
 _MAX_LINE = 2**24  # bytes
 _READ = 2**16 * min(16, os.cpu_count() or 1)  # bytes; for each core some hundred lines, which make good batches
+_LINE_BREAK = re.compile("\r\n|\r|\n")
 _ARCHIVES = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
@@ -201,3 +203,8 @@ def _arriving(stream: BufferedReader) -> Iterator[list[bytes]]:
             pending = [others[-1]]
     if last := b"".join(pending):
         yield [last]
+
+
+def without_line_breaks(text: str) -> str:
+    """Replace line breaks, which training text does not have, by spaces."""
+    return _LINE_BREAK.sub(" ", text) if "\n" in text or "\r" in text else text

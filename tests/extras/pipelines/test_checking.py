@@ -2,6 +2,7 @@
 
 import json
 import platform
+import re
 import shutil
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -51,7 +52,7 @@ BAD = {
         ":18: ",
         "not in the step's folder",
     ),
-    "a cycle": ("{seed: 1,", "{training.init_from: {step: student},", "", "student needs"),
+    "a cycle": ("{seed: 1,", "{training.init_from: {step: student},", ":3: ", "student needs"),
     "a step that needs itself": (
         "{seed: 1,",
         "{training.init_from: {step: teacher_1},",
@@ -598,6 +599,47 @@ def test_a_model_that_no_step_trains_is_checked_too(trained: Path, folder: Path,
         assert said in mt("pipeline", "pipeline.yaml", "--dry-run", cwd=folder, code=2).stderr
     (folder / "pipeline.yaml").write_text(f"name: one\nsteps: {{last: {{{step.replace('int8', 'float32')}}}}}\n")
     mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=folder)
+
+
+def test_finished_models_are_refused_with_file_and_line(trained: Path, folder: Path, tmp_path: Path) -> None:
+    finished = tmp_path / "model"
+    shutil.copytree(trained / "runs/tiny/model", finished)
+    other = "o: {train: {config: tiny.yaml, set: {tokenizer.vocab_size: 310}}}"
+    refused = {
+        f"training.init_from: {folder}": "training.init_from",
+        f"{{training.init_from: {finished}, model.d_model: 48}}": "differs from this configuration in model.d_model",
+        f"{{training.init_from: {{step: o}}, training.distill_from: [{finished}]}}": "the vocabulary of",
+    }
+    for values, said in refused.items():
+        lines = [
+            "name: one",
+            "steps:",
+            f"  {other}",
+            f"  s: {{train: {{config: tiny.yaml, set: {{{values.strip('{}')}}}}}}}",
+        ]
+        (folder / "pipeline.yaml").write_text("\n".join(lines))
+        shown = mt("pipeline", "pipeline.yaml", "--dry-run", cwd=folder, code=2).stderr
+        assert "pipeline.yaml:4: " in shown
+        assert said in shown
+    lines[3] = f"  s: {{distill: {{model: [{finished}, {{step: o}}], input: train.en}}}}"
+    (folder / "pipeline.yaml").write_text("\n".join(lines))
+    shown = mt("pipeline", "pipeline.yaml", "--dry-run", cwd=folder, code=2).stderr
+    assert "pipeline.yaml:4: " in shown
+    assert f"the vocabulary of {folder}/runs/one/o is not that of {finished}" in shown
+
+
+@pytest.mark.parametrize("name", ["terms.tsv", "terms.tbx"])
+def test_a_glossary_with_two_translations_of_a_term_is_refused(name: str, folder: Path) -> None:
+    entry = (
+        "<termEntry><langSet xml:lang='en'><tig><term>a</term></tig></langSet>"
+        "<langSet xml:lang='xx'><tig>{}</tig></langSet></termEntry>"
+    )
+    entries = "".join(entry.format(f"<term>{target}</term>") for target in "bc")
+    tbx = f"<martif type='TBX'><text><body>{entries}</body></text></martif>"
+    (folder / name).write_text(tbx if name.endswith("tbx") else "a\tb\na\tc\n")
+    (folder / "pipeline.yaml").write_text(TEACHERS.replace("source: valid.en", f"glossary: {name}, source: valid.en"))
+    shown = mt("pipeline", "pipeline.yaml", "--dry-run", cwd=folder, code=2).stderr
+    assert re.search(rf"pipeline.yaml:18: step final: {name}:\d: 'a' is 'c' here and 'b' in line \d", shown)
 
 
 def test_models_of_one_text_may_be_validated_on_several(folder: Path) -> None:

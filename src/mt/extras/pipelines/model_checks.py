@@ -54,7 +54,7 @@ class ModelChecker:
             if forms[0] != forms[1]:
                 message = f"{other} has another model.source_format or model.target_tag than {models[0]}"
                 yield self._problem(step, message, "model")
-            elif _differ(self._vocabulary(models[0]), self._vocabulary(other)):
+            elif self._differ(models[0], other):
                 yield self._problem(step, f"the vocabulary of {other} is not that of {models[0]}", "model")
 
     def _unfit_export(self, step: Step, settings: Export, model: Path) -> Iterator[Problem]:
@@ -101,7 +101,13 @@ class ModelChecker:
         start, teachers = config.training.init_from, config.training.distill_from
         named = [Path(each) for each in (start, *teachers) if each]
         if named and not any(map(self._plan.writer, named)):
-            Pretrained.find(config, self._plan.folder, {}).check()
+            try:
+                Pretrained.find(config, self._plan.folder, {}).check()
+            except InputError as error:
+                key, _, reason = error.message.partition(": ")
+                if not key.startswith(("training.", "tokenizer.")):
+                    key, reason = f"training.{'init_from' if start else 'distill_from'}", error.message
+                yield self._problem(step, reason, key)
             return
         try:
             different = start_differences(self._plan.config_of(Path(start)), config) if start else []
@@ -115,7 +121,7 @@ class ModelChecker:
         for teacher in map(Path, teachers):
             if fault := teacher_fault(self._plan.config_of(teacher), config):
                 yield self._problem(step, f"{teacher} {fault[0]}", "training.distill_from")
-            elif _differ(self._vocabulary(teacher), self._vocabulary(config)):
+            elif self._differ(teacher, config):
                 reason = f"the vocabulary of {teacher} is not that of the student; training.init_from keeps one"
                 yield self._problem(step, reason, "training.distill_from")
 
@@ -160,6 +166,18 @@ class ModelChecker:
         train = [source.model_dump(exclude={"weight"}) for source in data.train]
         return [settings, held_out and [origin.seed, held_out], text, train]
 
+    def _differ(self, *models: Config | Path) -> bool:
+        """Return True if two models cannot have one vocabulary."""
+        one, other = map(self._vocabulary, models)
+        if type(one) is type(other):
+            return json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True)
+        # A finished model, and one whose tokenizer is yet to be learned: by their settings, if both learn their own.
+        origins = map(self._tokenizer_origin, models)
+        configs = [self._plan.config_of(each) if isinstance(each, Path) else each for each in origins]
+        if any(_tokenizer_owner(config) or config.tokenizer.given for config in configs):
+            return False
+        return configs[0].tokenizer != configs[1].tokenizer
+
     def _problem(self, step: Step, message: str, *keys: str) -> Problem:
         return step_problem(self._plan, step, message, *keys)
 
@@ -169,8 +187,3 @@ def _tokenizer_owner(config: Config) -> str | None:
     training = config.training
     owners = (training.init_from if training.init_tokenizer else None, *training.distill_from)
     return next(filter(None, owners), None)
-
-
-def _differ(one: Any, other: Any) -> bool:
-    """Return True if two vocabularies cannot be the same; of a file and of settings that is not known."""
-    return type(one) is type(other) and json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True)
