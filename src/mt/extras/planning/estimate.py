@@ -9,7 +9,7 @@ from mt.extras.planning.probe import Measurements
 from mt.training.length_plan import fitting_steps
 
 _WEIGHT_BYTES = 4
-_TUNING_COST, _TEST_COST = 5, 5  # times a validation; searches with a beam, and again for missing URLs and numbers
+_BEAM_COST = 5  # times greedy search; tuning and scoring search with a beam, and again for missing URLs and numbers
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ def estimate(
     )
 
 
-def scoring_cost(has_test: bool) -> int:
-    """Return the cost of tuning and scoring after a training, as a multiple of that of a validation."""
-    return _TUNING_COST + _TEST_COST * has_test
+def scoring_seconds(measured: Measurements, valid_pairs: int, test_pairs: int) -> float:
+    """Return the seconds of tuning on the validation set and scoring on the test set after a training."""
+    return _BEAM_COST * (valid_pairs + test_pairs) * measured.seconds_per_sentence
 
 
 def _disk(config: Config, measured: Measurements, pairs: int, bytes_per_pair: float, steps: int) -> int:
