@@ -482,13 +482,24 @@ def test_the_estimate_adds_up() -> None:
         assert estimate(config.model_copy(update={"training": training}), MEASURED, [28_000], 500, 100.0).steps == steps
 
 
-@pytest.mark.parametrize(("minutes", "steps"), [(5, 428), (0.5, 42), (1000, 4000)])
-def test_the_estimate_is_of_the_steps_that_fit_into_the_time(minutes: float, steps: int) -> None:
+@pytest.mark.parametrize(
+    ("minutes", "steps", "done"),
+    [
+        (5, 428, (0, 0)),
+        (0.5, 42, (0, 0)),
+        (1000, 4000, (0, 0)),
+        (5, 3042, (3000, 270)),
+        (5, 3000, (3000, 310)),
+    ],
+)
+def test_the_estimate_is_of_the_steps_that_fit_into_the_time(
+    minutes: float, steps: int, done: tuple[int, float]
+) -> None:
     """A step takes 0.5 s and a validation of each 50 steps 10 s; the warm-up is of 100 steps."""
     config = config_of(PlanInputs(sample_of(30_000), "cpu", 2), Length(1000, 3.0, 10))
     changes = {"minutes": minutes, "validate_every": 50, "warmup_steps": 100}
     config = config.model_copy(update={"training": config.training.model_copy(update=changes)})
-    found = estimate(config, MEASURED, [28_000], 500, 100.0)
+    found = estimate(config, MEASURED, [28_000], 500, 100.0, done=done)
     assert found.steps == steps
     assert found.training_seconds == pytest.approx(steps * 0.5)
 

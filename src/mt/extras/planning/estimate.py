@@ -34,11 +34,12 @@ def estimate(
     valid_pairs: int,
     bytes_per_pair: float,
     complete: bool = True,
+    done: tuple[int, float] = (0, 0.0),
 ) -> Estimate:
     """Extrapolate measurements on a sample to the whole training.
 
     There are so many `pairs` of each training source; `complete` is False if the text has more than these, so that the
-    end of an epoch is unknown.
+    end of an epoch is unknown. A training that resumes has `done` so many steps in so many seconds.
     """
     training = config.training
     data = config.data
@@ -49,7 +50,7 @@ def estimate(
     steps = training.max_steps
     if training.minutes is not None:
         per_step = measured.seconds_per_step + per_validation / training.validate_every
-        steps = fitting_steps(training, 0, 60 * training.minutes, per_step)
+        steps = fitting_steps(training, done[0], 60 * training.minutes - done[1], per_step)
     if training.max_epochs is not None and complete:
         steps = max(1, min(steps, round(training.max_epochs * steps_per_epoch)))
     validations = -(-steps // training.validate_every)
