@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mt.config import Config, DataConfig, parse_config
+from mt.data.batching import TrainingCorpus
 from mt.data.corpus import Pair, read_pairs
 from mt.data.encode import encode_corpus
 from mt.data.sentence_format import Tags
@@ -78,6 +79,12 @@ def encode_text(
     text = (write_lines(folder / "text.source", source), write_lines(folder / "text.target", target))
     encode_corpus(text, tokenizers, folder / "encoded", "key", max_length, parts)
     return EncodedCorpus.open(folder / "encoded")
+
+
+def whole_epoch(corpus: TrainingCorpus, epoch: int = 0) -> EncodedCorpus:
+    """Return all sentences of an epoch in memory."""
+    sentences = corpus.in_epoch(epoch)
+    return sentences.select(np.arange(len(sentences)))
 
 
 def sentence_ids(corpus: Any, side: str, indices: np.ndarray[Any, Any] | None = None) -> list[list[int]]:

@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -16,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from command import Command
-from data_helpers import encode_text, make_config, sentence_ids
+from data_helpers import encode_text, make_config, sentence_ids, whole_epoch
 from mt.config import parse_config
 from mt.config.augmentation import ROBUST, AugmentationConfig
-from mt.data import augmented_corpus, batching, phrasebook
+from mt.data import phrasebook
 from mt.data.augmentation import (
     SPANS,
     Languages,
@@ -35,10 +36,12 @@ from mt.data.augmentation import (
 from mt.data.augmented_corpus import AugmentedCorpus, CasedLines, choose_kinds
 from mt.data.batching import BatchStream
 from mt.data.bidirectional import BidirectionalCorpus
+from mt.data.mixture import Share
 from mt.data.sentence_format import OUR_FORMAT
+from mt.data.shuffle import ShuffledWindows
 from mt.data.subword_sampling import Merges, SampledCorpus
-from mt.data.token_store import EncodedCorpus, Ragged
-from mt.data.tokenizer import UNK_ID, BpeTokenizer, TokenizerPair, normalized
+from mt.data.token_store import EncodedCorpus, Indices, Ragged
+from mt.data.tokenizer import EOS_ID, UNK_ID, BpeTokenizer, TokenizerPair, normalized
 from mt.errors import InputError
 from resume_helpers import resumes, run_of, train, wait_for_step, weights
 
@@ -209,16 +212,16 @@ def both(corpus: EncodedCorpus) -> list[list[int]]:
 @pytest.mark.parametrize("kind", ["", "sampled", "bidirectional"])
 def test_an_epoch_depends_on_its_number_and_seed_only(make: MakeCorpus, kind: str) -> None:
     corpus = make(ROBUST, seed=4, kind=kind)
-    epochs = [both(corpus.in_epoch(n)) for n in range(3)]
+    epochs = [both(whole_epoch(corpus, n)) for n in range(3)]
     random.random(), np.random.random()
-    assert [both(make(ROBUST, seed=4, kind=kind).in_epoch(n)) for n in (2, 0)] == [epochs[2], epochs[0]]
-    for first, second in pairwise([*epochs, both(make(ROBUST, seed=5, kind=kind).in_epoch(0))]):
+    assert [both(whole_epoch(make(ROBUST, seed=4, kind=kind), n)) for n in (2, 0)] == [epochs[2], epochs[0]]
+    for first, second in pairwise([*epochs, both(whole_epoch(make(ROBUST, seed=5, kind=kind)))]):
         assert sum(a != b for a, b in zip(first, second, strict=True)) > len(first) / 5
 
 
 def test_a_share_of_the_sentences_is_changed_and_the_rest_is_not(make: MakeCorpus) -> None:
     shares = {"upper_case": 0.1, "merge": 0.2}
-    found = texts(make(shares).in_epoch(1))
+    found = texts(whole_epoch(make(shares), 1))
     kinds = choose_kinds(np.arange(len(PAIRS)), shares, 1, 1)
     following = [*PAIRS[1:], PAIRS[0]]
     for kind, own, other, new in zip(kinds, PAIRS, following, found, strict=True):
@@ -231,7 +234,7 @@ def test_a_share_of_the_sentences_is_changed_and_the_rest_is_not(make: MakeCorpu
 @pytest.mark.parametrize("kind", sorted(ROBUST))
 def test_changes_are_those_of_the_text_and_fit(make: MakeCorpus, kind: str) -> None:
     limit = 24
-    plain, found = make({}).in_epoch(0), make({kind: 1.0}, max_length=limit).in_epoch(0)
+    plain, found = whole_epoch(make({})), whole_epoch(make({kind: 1.0}, max_length=limit))
     changes = sum(a != b for a, b in zip(PAIRS, texts(found), strict=True))
     assert changes > 40
     for before, after in zip(zip(*plain.lengths(), strict=True), zip(*found.lengths(), strict=True), strict=True):
@@ -241,14 +244,14 @@ def test_changes_are_those_of_the_text_and_fit(make: MakeCorpus, kind: str) -> N
 
 
 def test_subword_regularisation_extends_to_changed_sentences(make: MakeCorpus) -> None:
-    found = make({"upper_case": 1.0}, kind="sampled").in_epoch(0)
+    found = whole_epoch(make({"upper_case": 1.0}, kind="sampled"))
     assert texts(found) == [(a.upper(), b.upper()) for a, b in PAIRS]
-    whole = make({"upper_case": 1.0}).in_epoch(0)
+    whole = whole_epoch(make({"upper_case": 1.0}))
     assert sum(map(len, both(found))) > 1.02 * sum(map(len, both(whole)))
 
 
 def test_typos_are_in_the_source_of_reversed_pairs(make: MakeCorpus) -> None:
-    found = texts(make({"typos": 1.0}, kind="bidirectional").in_epoch(0))
+    found = texts(whole_epoch(make({"typos": 1.0}, kind="bidirectional")))
     reversed_pairs = 0
     for (source, target), new in zip(PAIRS, found, strict=True):
         assert new[1] in (source, target)
@@ -258,8 +261,8 @@ def test_typos_are_in_the_source_of_reversed_pairs(make: MakeCorpus) -> None:
 
 @pytest.mark.parametrize("languages", [EN_IT, Languages("en", "ja")], ids=str)
 def test_pairs_of_opposite_directions_are_not_merged(make: MakeCorpus, languages: Languages) -> None:
-    plain = texts(make({}, kind="bidirectional").in_epoch(0))
-    found = texts(make({"merge": 1.0}, kind="bidirectional", languages=languages).in_epoch(0))
+    plain = texts(whole_epoch(make({}, kind="bidirectional")))
+    found = texts(whole_epoch(make({"merge": 1.0}, kind="bidirectional", languages=languages)))
     spaces = [" " if language != "ja" else "" for language in languages]
     merged = 0
     for own, other, new in zip(plain, [*plain[1:], plain[0]], found, strict=True):
@@ -271,23 +274,35 @@ def test_pairs_of_opposite_directions_are_not_merged(make: MakeCorpus, languages
     assert merged > len(PAIRS) / 3
 
 
-def test_large_corpora_are_changed_window_by_window(make: MakeCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = make(ROBUST).in_epoch(0)
-    assert isinstance(expected, EncodedCorpus)
-    for module in (augmented_corpus, batching):
-        monkeypatch.setattr(module, "WINDOW", 100)
-    lazy = make(ROBUST).in_epoch(0)
-    assert not isinstance(lazy, EncodedCorpus)
-    some = np.array([7, 3, 250, 399, 0])
-    selected = lazy.select(some)
-    for side in ("source", "target"):
-        assert sentence_ids(selected, side) == sentence_ids(expected, side, some)
-    assert [n.tolist() for n in selected.lengths()] == [n.tolist() for n in expected.lengths(some)]
-    stream = BatchStream(make(ROBUST), 400, seed=1)
-    seen: list[list[int]] = []
+@dataclass
+class CountedCorpus:
+    """A corpus of the same tokens in each epoch that counts the sentences read."""
+
+    corpus: EncodedCorpus
+    read: int = 0
+
+    def in_epoch(self, epoch: int) -> "CountedCorpus":
+        return self
+
+    def __len__(self) -> int:
+        return len(self.corpus)
+
+    def select(self, indices: Indices) -> EncodedCorpus:
+        self.read += len(indices)
+        return self.corpus.select(indices)
+
+
+def test_only_the_sentences_of_a_window_are_read_and_changed(make: MakeCorpus) -> None:
+    expected, counted, rows = whole_epoch(make(ROBUST)), CountedCorpus(make(ROBUST).corpus), []
+    shares = Share(10), Share(len(PAIRS) - 10, 0.1)
+    stream = BatchStream(replace(make(ROBUST), corpus=counted), 400, seed=1, shares=shares)
     while not stream.epochs_done:
-        seen += stream.next().tgt_out.tolist()
-    assert sorted(sum(n > 2 for n in row) for row in seen) == sorted(expected.lengths()[1])
+        rows += [row[: row.index(EOS_ID)] for row in stream.next().tgt_out.tolist()]
+    window = ShuffledWindows(shares, seed=1, epoch=0).indices(0)
+    assert sorted(rows) == sorted(sentence_ids(expected, "target", window))
+    assert 49 == len(rows) <= counted.read < 70  # and those that some are merged with
+    some = np.array([7, 3, 250, 399, 0])
+    assert both(make(ROBUST).in_epoch(0).select(some)) == both(expected.select(some))
 
 
 def test_language_tags_stay_and_pairs_of_two_languages_are_not_merged(tmp_path: Path) -> None:
@@ -298,7 +313,7 @@ def test_language_tags_stay_and_pairs_of_two_languages_are_not_merged(tmp_path: 
     encoded = encode_text(tmp_path, SOURCE, TARGET, pair, parts=parts)
     for kind in ("merge", "upper_case"):
         corpus = AugmentedCorpus(encoded, pair, {kind: 1.0}, 1, 10_000, Languages("en"))
-        ids = sentence_ids(corpus.in_epoch(0), "source")
+        ids = sentence_ids(whole_epoch(corpus), "source")
         assert [row[0] for row in ids] == [tokenizer.tags[language] for language in ("it", "es") for _ in range(200)]
         assert all(len({*row} & {*tokenizer.tags.values()}) == 1 for row in ids)
         unchanged = [row for row in range(400) if ids[row] == sentence_ids(encoded, "source")[row]]
@@ -312,7 +327,7 @@ def test_a_sentence_with_an_unknown_character_at_its_edge_stays(tmp_path: Path, 
     rows = [[*ids, UNK_ID], [UNK_ID, *ids]]
     side = Ragged(np.concatenate(rows), np.cumsum([0, *map(len, rows)]))
     corpus = AugmentedCorpus(EncodedCorpus({"source": side, "target": side}), pair, {kind: 1.0}, 1, 100, EN_IT)
-    assert sentence_ids(corpus.in_epoch(0), "source") == rows
+    assert sentence_ids(whole_epoch(corpus), "source") == rows
 
 
 def test_the_tokenizer_learns_pieces_for_capitals() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_helpers import encode_text, sentence_ids
+from data_helpers import encode_text, sentence_ids, whole_epoch
 from engine_helpers import ENGLISH, GERMAN, configured, whole_folder
 from mt.api.loading import load
 from mt.data.augmentation import Languages
@@ -115,7 +115,7 @@ def test_a_corpus_with_terms(tmp_path: Path, sampled: bool) -> None:
     def epoch(number: int, limit: int = 999) -> list[list[int]]:
         shares = {"terms": 0.5}
         corpus = AugmentedCorpus(encoded, pair, shares, 1, limit, Languages("en", "de"), segmenters, LEXICON)
-        found = corpus.in_epoch(number)
+        found = whole_epoch(corpus, number)
         assert sentence_ids(found, "target") == sentence_ids(encoded, "target")
         return sentence_ids(found, "source")
 

@@ -81,7 +81,6 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
     pipeline = options.pop("pipeline")
     asks = _is_terminal() and not options["train"] and not options["opus"]
     paths = _find_texts(options, given, asks)
-    from mt.extras.pipelines.template import draft_pipeline
     from mt.extras.planning.finetuning import draft_finetuning
     from mt.extras.planning.first_config import draft_config
     from mt.extras.planning.init_options import InitOptions, validated_data
@@ -102,6 +101,8 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
     if student is None:
         _write(path, *draft(InitOptions(**options), f"./{_SCHEMA}"))
         return
+    from mt.extras.pipelines.template import draft_pipeline
+
     teacher, steps, summary = draft_pipeline(InitOptions(**options), draft, f"./{_SCHEMA}", path)
     atomic.write_text(student, steps)
     _write(path, teacher, f"teacher: {summary}\nwritten: {student}", run=student)

@@ -20,7 +20,7 @@ from mt.data.augmentation import Languages, Pair, augment
 from mt.data.batching import Sentences, TrainingCorpus
 from mt.data.bidirectional import reversed_pairs
 from mt.data.inline_terms import annotate, draw_terms, encode_annotated
-from mt.data.shuffle import WINDOW, hash_indices
+from mt.data.shuffle import hash_indices
 from mt.data.subword_sampling import Lattice, Merges
 from mt.data.token_store import SIDES, EncodedCorpus, Ids, Indices, Lengths, Ragged, most_ids
 from mt.data.tokenizer import EOS_ID, SPACE, SPECIALS, TokenizerPair
@@ -161,11 +161,10 @@ class AugmentedCorpus:
     lexicon: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def in_epoch(self, epoch: int) -> Sentences:
-        """Return the sentences of an epoch; those of a large corpus are changed where a window selects them."""
+        """Return the sentences of an epoch, which are changed where a window selects them."""
         segmenters = self.segmenters or (None, None)
         encoders = [_Encoder(*both) for both in zip(self.tokenizers, segmenters, strict=True)]
-        sentences = _AugmentedSentences(self, self.corpus.in_epoch(epoch), epoch, encoders)
-        return sentences.select(np.arange(len(sentences))) if len(sentences) <= WINDOW else sentences
+        return _AugmentedSentences(self, self.corpus.in_epoch(epoch), epoch, encoders)
 
 
 @dataclass(frozen=True)

@@ -148,10 +148,8 @@ class BatchStream:
     def _begin_window(self) -> None:
         sentences, self._corpus_indices = self._epoch_sentences, self._windows.indices(self.window)
         self._indices = self._corpus_indices
-        if len(self._windows) > 1 or len(sentences) > WINDOW:
+        if len(self._windows) > 1 or len(sentences) > WINDOW or not isinstance(sentences, EncodedCorpus):
             sentences, self._indices = sentences.select(self._indices), np.arange(len(self._indices))
-        elif not isinstance(sentences, EncodedCorpus):
-            sentences = sentences.select(np.arange(len(sentences)))
         self._sentences = sentences
         lengths = sentences.lengths(self._indices)
         self._plan = plan_epoch(*lengths, self.max_tokens, self.seed, self.epoch, self.window)

@@ -153,7 +153,7 @@ def _select_columns(
     unit = ":" if isinstance(source, TableFile) and source.kind not in (".parquet", ".xlsx") else ": row "
     for line, row in rows:
         nested = row.get("translation")
-        cells = nested if isinstance(nested, dict) and not source.source_column else row
+        cells = nested if isinstance(nested, dict) and source.source_column not in row else row
         if problem := next(filter(None, (_cell_problem(cells, column) for column in columns)), ""):
             hint = COLUMNS_HINT if problem.startswith("no column") else ""
             if hint and len(cells) == 1 and ";" in next(iter(cells)):

@@ -762,6 +762,23 @@ def test_other_texts_and_machines_are_timed_apart(tmp_path: Path, monkeypatch: p
     assert len(timings()) == 3
 
 
+@pytest.mark.slow
+def test_a_test_set_costs_as_much_as_its_own_size(tmp_path: Path) -> None:
+    folder = make_pipeline(tmp_path, TEACHERS.replace("max_steps: 8", "max_steps: 800"))
+    plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+    plan.records.mkdir(parents=True)
+    before = estimate_costs(plan, ["teacher_1"])["teacher_1"].seconds
+    [timings] = json.loads((plan.records / ".timings.json").read_text()).values()
+    added = 0
+    for name in ("test.en", "test.xx"):
+        lines = (folder / name).read_text().splitlines()
+        write_lines(folder / name, lines * 10)
+        added = 9 * len(lines)
+    after = estimate_costs(plan, ["teacher_1"])["teacher_1"].seconds
+    assert before is not None
+    assert after == pytest.approx(before + 5 * added * timings["seconds_per_sentence"])
+
+
 def test_the_estimated_time_is_that_of_steps_side_by_side(folder: Path) -> None:
     (folder / "pipeline.yaml").write_text(TEACHERS)
     plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")

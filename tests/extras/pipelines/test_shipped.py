@@ -102,8 +102,11 @@ def test_a_decoder_of_one_layer_is_for_little_text(pairs: int, layers: tuple[int
     text = text.replace("data:\n", f"data:\n  root: {tmp_path}\n")
     (tmp_path / "tiny.yaml").write_text(text)
     train = [{"source": "train.en", "target": "train.xx"}]
-    options = InitOptions("tiny", "en", "xx", train, (), (), None, "auto")
-    _, pipeline, _ = draft_pipeline(options, lambda *_: (text, ""), "", tmp_path / "tiny.yaml")
+    options = InitOptions("tiny", "en", "xx", train, (), (), 100.0, "auto")
+    given: list[InitOptions] = []
+    _, pipeline, _ = draft_pipeline(options, lambda own, _: (given.append(own) or text, ""), "", tmp_path / "tiny.yaml")
+    assert [(each.minutes, each.translating) for each in given] == [(90, pytest.approx(0.46 * 4 * 0.8 * 0.7))]
+    assert "beam: 3, compute_type: int8" in pipeline
     (tmp_path / "pipeline.yaml").write_text(pipeline)
     assert f"#     mt train --config {tmp_path}/tiny-student.yaml" in pipeline
     steps = read_plan(tmp_path / "pipeline.yaml", [f"root={tmp_path}"], tmp_path / "runs").steps

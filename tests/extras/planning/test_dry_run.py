@@ -8,16 +8,21 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from command import mt
-from data_helpers import make_data_config, write_lines
+from data_helpers import make_config, make_data_config, write_lines
+from mt.data.corpus import read_pairs
+from mt.data.split import Split
 from mt.errors import MachineError
 from mt.extras.planning.corpus_sample import sample_corpus
-from mt.extras.planning.dry_run import _disk_space
+from mt.extras.planning.dry_run import _disk_space, _progress, read_texts
 from mt.storage import lock as run_lock
+from mt.storage.run_dir import CheckpointDir, RunDir
+from mt.training.train_state import TrainState
 
 DRY = ["train", "--config", "tiny.yaml", "--dry-run"]
 
@@ -83,6 +88,29 @@ def test_dropped_and_held_out_pairs_are_counted(tiny: Path) -> None:
     counts, dropped = found["training text"].split("; cleaning drops ")
     assert counts == "250 pairs before deduplication"
     assert re.fullmatch(r"2 empty, 1 badly proportioned, about \d\d\.\d% longer than max_length", dropped)
+
+
+def test_only_human_pairs_are_counted_to_be_held_out(tmp_path: Path) -> None:
+    """As `Split` does, which also takes synthetic pairs with a held-out side out of the training text."""
+    for name, number in (("own", 200), ("made", 5000)):
+        for code in ("en", "it"):
+            write_lines(tmp_path / f"{name}.{code}", (f"{name} {code} {i}" for i in range(number)))
+    train = [{"source": f"{name}.en", "target": f"{name}.it", "synthetic": name == "made"} for name in ("own", "made")]
+    config = make_config(tmp_path, train, valid={"from_train": 1000}, test={"from_train": 5})
+    found, split = read_texts(config.data), Split(config.data, config.seed)
+    held_out = [sum(split.holds_out(*pair) for pair in read_pairs(each, config.data)) for each in config.data.train]
+    assert found.held_out == {"valid": (20, True), "test": (5, True)}
+    assert held_out == [25, 0]
+    assert found.pairs == [175, 5000]
+
+
+def test_the_time_of_an_earlier_run_is_known(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    assert _progress(run) == (0, 0.0)
+    run.checkpoint(30).mkdir(parents=True)
+    assert _progress(run) == (30, 0.0)
+    CheckpointDir(run.checkpoint(30)).state.write_text(json.dumps(asdict(TrainState(step=30, elapsed=12.5))))
+    assert _progress(run) == (30, 12.5)
 
 
 def test_an_earlier_run_is_left_untouched(trained: Path, tmp_path: Path) -> None:

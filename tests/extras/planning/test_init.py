@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -37,6 +38,7 @@ from mt.extras.planning.recipe import (
     first_shape,
     model_choices,
     tokenizer_choices,
+    training_choices,
 )
 from web_helpers import Web, serving, zipped
 
@@ -373,9 +375,14 @@ def test_few_epochs_need_less_dropout(pairs: int, epochs: float, dropout: float)
 MEASURED = Measurements("cpu", "fp32", 1_000_000, 5, 0.5, 4000.0, 0.01, 0.02, 10**9, None, 0.0)
 
 
+def texts_of(pairs: int, minutes: float | None, general: int = 0, test: int = 1000, translating: float = 0.0) -> Texts:
+    inputs = PlanInputs(sample_of(pairs), "cpu", 2, minutes, translating=translating)
+    return Texts(inputs, replace(sample_of(general), clean_pairs=[]), None, [pairs - 2000], 1000, test)
+
+
 def test_the_length_fits_the_time_limit_and_the_text() -> None:
     def length(minutes: float | None) -> Length:
-        return fitting_length(PlanInputs(sample_of(30_000), "cpu", 2, minutes), MEASURED, 28_000, 1000)
+        return fitting_length(texts_of(30_000, minutes), MEASURED, 28_000)
 
     assert length(None).steps == 15_000  # 55 passes of 280 steps, to two digits
     assert length(None).epochs == pytest.approx(15_000 / 280)
@@ -384,6 +391,53 @@ def test_the_length_fits_the_time_limit_and_the_text() -> None:
     assert hurried.steps * 0.5 + hurried.validations * 1000 * 0.02 == pytest.approx(600 - 46 - 200, rel=0.05)
     assert hurried.validations == 3
     assert length(10_000.0).steps == 31_000  # more would not help
+
+
+@pytest.mark.parametrize(
+    ("others", "seconds"),
+    [
+        ({}, 46 + 200),
+        ({"general": 500_000}, 146 + 200),  # all of it is read, whatever share of an epoch it gets
+        ({"test": 10_000}, 46 + 1100),
+        ({"translating": 0.5}, 46 + 200 + 300),
+    ],
+)
+def test_preparing_scoring_and_translating_are_planned(others: dict[str, Any], seconds: float) -> None:
+    found = fitting_length(texts_of(30_000, 60.0, **others), MEASURED, 28_000)
+    assert found.minutes == pytest.approx(60 - seconds / 60, abs=0.05)
+    assert found.overall == 60
+
+
+@pytest.mark.parametrize(("pairs", "overall"), [(30_000, 10), (5_000_000, 5 + (40 + 1000 + 200) / 60)])
+def test_a_time_that_cannot_be_kept_is_reported(pairs: int, overall: float, notices: list[str]) -> None:
+    texts = texts_of(pairs, 10.0)
+    length = fitting_length(texts, MEASURED, pairs)
+    assert length.overall == pytest.approx(overall, rel=0.01)
+    [steps] = (each for each in training_choices(SHAPES[0], texts.inputs, length) if each.key == "max_steps")
+    assert f"in {length.overall:g} minutes including preparation and scoring" in steps.reason
+    describe(config_of(texts.inputs, length), texts, MEASURED, "schema")
+    late = "preparing and scoring may take 20 min 40 s, and training takes half of 10 minutes: more than these in all"
+    assert notices == [late] * (overall > 10)
+
+
+@pytest.mark.slow
+def test_the_step_limit_is_not_taken_for_lack_of_time(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, notices: list[str]
+) -> None:
+    monkeypatch.setattr(first_config, "_STEP_LIMITS", (1, 2))
+    data = make_data_config(tiny, [{"source": "train.en", "target": "train.xx"}], target_lang="xx")
+    texts = texts_of(30_000, 30.0)
+    sample = replace(texts.inputs.sample, sample=sample_corpus(data.train, data).sample)
+    texts = replace(texts, inputs=replace(texts.inputs, sample=sample))
+    template = ConfigTemplate(
+        "run",
+        InitOptions("run", "en", "xx", [{"file": "a.tsv"}], (), (), None, "cpu").data_choices(1),
+        tokenizer_choices(texts.inputs),
+        texts.inputs,
+    )
+    shape, length, _ = first_config._fit_to_time(template, texts)
+    assert (shape, length.steps) == (SHAPES[1], 2)
+    assert "2 steps, the limit of mt init, are 0." in notices[-1]
 
 
 @pytest.mark.slow
@@ -403,7 +457,7 @@ def test_a_text_too_large_for_the_step_limit_is_logged_and_a_measured_format_is_
 def test_batches_that_did_not_fit_into_memory_are_reported(split: bool, notices: list[str]) -> None:
     inputs = PlanInputs(sample_of(30_000), "cpu", 2)
     general = CorpusSample([], [], [], {}, [])
-    config, texts = config_of(inputs, PROBE_LENGTH), Texts(inputs, general, None, [28_000], 1000)
+    config, texts = config_of(inputs, PROBE_LENGTH), Texts(inputs, general, None, [28_000], 1000, 1000)
     describe(config, texts, replace(MEASURED, split=split), "schema")
     assert ["lower training.max_tokens" in notice for notice in notices] == [True] * split
 
@@ -428,13 +482,24 @@ def test_the_estimate_adds_up() -> None:
         assert estimate(config.model_copy(update={"training": training}), MEASURED, [28_000], 500, 100.0).steps == steps
 
 
-@pytest.mark.parametrize(("minutes", "steps"), [(5, 428), (0.5, 42), (1000, 4000)])
-def test_the_estimate_is_of_the_steps_that_fit_into_the_time(minutes: float, steps: int) -> None:
+@pytest.mark.parametrize(
+    ("minutes", "steps", "done"),
+    [
+        (5, 428, (0, 0)),
+        (0.5, 42, (0, 0)),
+        (1000, 4000, (0, 0)),
+        (5, 3042, (3000, 270)),
+        (5, 3000, (3000, 310)),
+    ],
+)
+def test_the_estimate_is_of_the_steps_that_fit_into_the_time(
+    minutes: float, steps: int, done: tuple[int, float]
+) -> None:
     """A step takes 0.5 s and a validation of each 50 steps 10 s; the warm-up is of 100 steps."""
     config = config_of(PlanInputs(sample_of(30_000), "cpu", 2), Length(1000, 3.0, 10))
     changes = {"minutes": minutes, "validate_every": 50, "warmup_steps": 100}
     config = config.model_copy(update={"training": config.training.model_copy(update=changes)})
-    found = estimate(config, MEASURED, [28_000], 500, 100.0)
+    found = estimate(config, MEASURED, [28_000], 500, 100.0, done=done)
     assert found.steps == steps
     assert found.training_seconds == pytest.approx(steps * 0.5)
 

@@ -4,6 +4,7 @@ import csv
 import json
 import logging
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,15 @@ def test_columns_of_other_tables(tmp_path: Path) -> None:
     assert named == {"source_column": "text", "target_column": "translation"}
     source = {"file": "c.parquet", **named}
     assert pairs_of(tmp_path, source, source_lang="en", target_lang="it") == [("a", "b")]
+    for name in ("d.jsonl", "d.parquet"):  # other keys than the codes
+        nested = [{"n": 1, "translation": {"en_XX": "a", "it_IT": "b"}}]
+        if name == "d.jsonl":
+            write_lines(tmp_path / name, map(json.dumps, nested))
+        else:
+            parquet.write_table(pyarrow.Table.from_pylist(nested), tmp_path / name)
+        source = {"file": name, **keys(found_in(tmp_path, name))}
+        assert source == {"file": name, "source_column": "en_XX", "target_column": "it_IT"}
+        assert pairs_of(tmp_path, source, source_lang="en", target_lang="it") == [("a", "b")]
     book = openpyxl.Workbook()
     book.active.append(["English", "Italian"])
     book.save(tmp_path / "a.xlsx")
@@ -255,3 +265,14 @@ def test_texts_named_after_other_languages_are_refused(tmp_path: Path) -> None:
     for wanted in (("it", "en"), ("it", None), (None, "en"), ("en", "fr")):
         with pytest.raises(InputError, match="by their names from en into it, but the model translates"):
             found("en", "it", *wanted)
+
+
+def test_tables_in_other_languages_are_refused(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.tsv", ["en\tGerman", "a dog\tein Hund"])
+    write_lines(tmp_path / "a.jsonl", [json.dumps({"translation": {"en": "a dog", "de_DE": "ein Hund"}})])
+    for name, given in product(("a.tsv", "a.jsonl"), (Given("en", "fr"), Given("fr"), Given(None, "fr", split="test"))):
+        with pytest.raises(InputError, match="by the names of its columns from en into de, but the model translates"):
+            found_in(tmp_path, name, given)
+    assert found_in(tmp_path, "a.tsv", Given("de_DE", "en-GB")).languages == ("de_DE", "en-GB")
+    columns = {"source_column": "en", "target_column": "German"}
+    assert keys(found_in(tmp_path, "a.tsv", Given("en", "gsw", columns="en:German"))) == columns

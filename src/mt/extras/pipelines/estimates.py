@@ -23,7 +23,7 @@ from mt.extras.pipelines.results import StepCost
 from mt.extras.pipelines.schema import Score
 from mt.extras.planning.corpus_sample import train_on_sample
 from mt.extras.planning.dry_run import Texts, read_texts
-from mt.extras.planning.estimate import estimate, scoring_cost
+from mt.extras.planning.estimate import estimate, scoring_seconds
 from mt.extras.planning.probe import Measurements, probe
 from mt.storage import atomic
 from mt.storage.manifest import stage_key
@@ -51,6 +51,11 @@ def estimate_costs(plan: Plan, names: list[str], jobs: int = 1, keep: bool = Tru
     finally:
         os.environ.pop("OMP_NUM_THREADS", None)
         os.environ |= {} if given is None else {"OMP_NUM_THREADS": given}
+
+
+def search_factor(beam: int, is_int8: bool = False, has_shortlist: bool = False) -> float:
+    """Return the time of a search in CTranslate2, as a multiple of greedy search in a probe."""
+    return _BEAM_FACTOR * (1 + beam) * (_INT8 if is_int8 else 1.0) * (_SHORTLIST if has_shortlist else 1.0)
 
 
 class _Estimator:
@@ -90,12 +95,13 @@ class _Estimator:
         options, search = step.settings.model_dump(), models[0].decoding
         beam = 1 if options.get("greedy") else options["beam"] or search.beam_size
         beam = (options.get("n_best") or 1) if options["sample"] else beam
-        factor = _INT8 if (options["compute_type"] or search.compute_type) == "int8" else 1.0
-        is_listed = search.shortlist > 0 and options["shortlist"] is not False
-        factor = _TORCH if len(models) > 1 or options["sample"] else factor * (_SHORTLIST if is_listed else 1.0)
-        passes = factor * (1 + beam) * (2 if step.kind == "eval" else 1)
-        passes += _TORCH * (1 + options["mbr"]) if options.get("mbr") else 0.0
-        seconds = sum(each.seconds_per_sentence for each in measured) * _BEAM_FACTOR * passes
+        is_int8 = (options["compute_type"] or search.compute_type) == "int8"
+        factor = search_factor(beam, is_int8, search.shortlist > 0 and options["shortlist"] is not False)
+        if len(models) > 1 or options["sample"]:
+            factor = _TORCH * search_factor(beam)
+        passes = factor * (2 if step.kind == "eval" else 1)
+        passes += _TORCH * search_factor(options["mbr"]) if options.get("mbr") else 0.0
+        seconds = sum(each.seconds_per_sentence for each in measured) * passes
         return StepCost(_START + count_lines(text) * seconds, text.stat().st_size)
 
     def _corpus_cost(self, step: Step, config: Config) -> StepCost:
@@ -107,14 +113,13 @@ class _Estimator:
         if step.kind == "score":
             return self._scoring_cost(step, config, texts)
         measured = self._measure(config, texts)
-        valid = texts.held_out["valid"][0]
+        valid, test = (texts.held_out.get(split, (0, True))[0] for split in ("valid", "test"))
         found = estimate(config, measured, texts.pairs, valid, texts.train.bytes_per_pair(), texts.train.complete)
         training = config.training
         # Each teacher makes a forward pass, a third of a step; a training with a time limit makes fewer steps instead.
         teachers = 1 if training.minutes else 1 + len(training.distill_from) / 3
-        scoring = scoring_cost(config.data.test is not None) * valid * measured.seconds_per_sentence
-        seconds = 2 * _START + found.training_seconds * teachers + found.validation_seconds + scoring
-        return StepCost(seconds, found.disk)
+        seconds = 2 * _START + found.training_seconds * teachers + found.validation_seconds
+        return StepCost(seconds + scoring_seconds(measured, valid, test), found.disk)
 
     def _scoring_cost(self, step: Step, config: Config, texts: Texts) -> StepCost:
         pairs, epochs, seconds = sum(texts.pairs), [], 2 * _START

@@ -8,13 +8,16 @@ from pathlib import Path
 from mt.config import Config, PairFiles, TrainingConfig, parse_config
 from mt.config.loading import as_yaml
 from mt.errors import InputError
+from mt.extras.pipelines.estimates import search_factor
 from mt.extras.planning.init_options import InitOptions
 from mt.extras.planning.recipe import rounded
 from mt.text.lines import count_lines
 
-# Shares of the time of the teacher and the student; the rest is for translating and scoring. The student is brief, for
-# going on without translations gains more; it makes the search faster (docs/lab/students.md).
+# Shares of the time: of the teacher with its translating, and of the student's training; the rest is for preparing and
+# scoring it. The student is brief, for going on without translations gains more; it makes the search faster
+# (docs/lab/students.md).
 _TEACHER, _STUDENT = 0.9, 0.04
+_BEAM = 3  # of translating
 _FEW_PAIRS = 20_000  # where a decoder of one layer suffices; with 49,887 it lost 2.5 BLEU
 _SHAPE = "model: {encoder_layers: 6, decoder_layers: 1}"
 _RATE = 0.1  # of the teacher's learning rate, for a student that starts with its weights
@@ -29,7 +32,7 @@ steps:
   teacher:
     train: {{config: {file}, set: {{{teacher_shape}decoding: {{shortlist: 50}}}}}}
   translated:
-    distill: {{model: {{step: teacher}}, input: {source}, closest_to: {target}, beam: 3, compute_type: int8}}
+    distill: {{model: {{step: teacher}}, input: {source}, closest_to: {target}, beam: {beam}, compute_type: int8}}
   student:
     train:
       config: {file}
@@ -63,7 +66,8 @@ def draft_pipeline(options: InitOptions, draft: Draft, schema: str, path: Path) 
         hint = "give --train SOURCE TARGET; `mt data clean` writes such files"
         raise InputError("--pipeline student needs the training text as two text files", hint)
     minutes = options.minutes
-    text, summary = draft(replace(options, minutes=minutes and max(1.0, _TEACHER * minutes)), schema)
+    of_teacher, translating = minutes and max(1.0, _TEACHER * minutes), search_factor(_BEAM, True, True)
+    text, summary = draft(replace(options, minutes=of_teacher, translating=translating), schema)
     config = parse_config(text, str(path))
     return text, _student(config, path, minutes), summary
 
@@ -79,6 +83,7 @@ def _student(config: Config, path: Path, minutes: float | None) -> str:
         file=_in_map(path.name),
         teacher_shape=f"{_SHAPE}, " if has_few else "",
         student_shape=f"\n        {_SHAPE}" if has_few else "",
+        beam=_BEAM,
         source=_in_map(pair.source),
         target=_in_map(pair.target),
         student=_length(config.training),

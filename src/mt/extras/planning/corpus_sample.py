@@ -54,10 +54,11 @@ class CorpusSample:
         """Return the number of pairs that cleaning keeps."""
         return sum(self.clean_pairs)
 
-    def training_pairs(self, held_out: int) -> list[int]:
-        """Estimate the pairs of each source that remain to train on after `held_out` are split off."""
-        share = max(0, self.clean - held_out) / max(self.clean, 1)
-        return [round(pairs * share) for pairs in self.clean_pairs]
+    def training_pairs(self, held_out: int, human: Sequence[int] | None = None) -> list[int]:
+        """Estimate the pairs of each source that remain after `held_out` of the human ones, by default all, leave."""
+        human = self.clean_pairs if human is None else human
+        share = min(1.0, held_out / max(sum(human), 1))
+        return [pairs - round(own * share) for pairs, own in zip(self.clean_pairs, human, strict=True)]
 
     def words(self) -> tuple[float, float]:
         """Return the mean number of words of a source and of a target sentence."""

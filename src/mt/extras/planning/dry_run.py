@@ -1,7 +1,9 @@
 """`mt train --dry-run`: check everything that could fail, estimate the cost, and leave nothing behind."""
 
+import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from mt.pipeline.resume import recorded_inputs, refuse_changes, refuse_other_tok
 from mt.pipeline.training import check_requirements
 from mt.storage import lock as run_lock
 from mt.storage.find_model import refuse_pipeline
-from mt.storage.run_dir import RunDir
+from mt.storage.run_dir import CheckpointDir, RunDir
 from mt.system.devices import choose_device
 from mt.training.checkpoints import Checkpoints
 
@@ -49,7 +51,7 @@ def dry_run(config: Config, runs: Path) -> str:
     disk = _writable_parent(run_dir)
     device = choose_device(config.training.device)
     run_lock.refuse_locked(run_dir.lock)
-    steps_done = max(Checkpoints(run_dir).steps(), default=0)
+    steps_done, _ = done = _progress(run_dir)
     pretrained, tokenizers = _check_pretrained(config, runs, run_dir)
     texts = read_texts(config.data)
     train, complete = texts.train, texts.train.complete
@@ -59,7 +61,7 @@ def dry_run(config: Config, runs: Path) -> str:
     log.info("timing a few steps, whose result is discarded")
     measured = probe(config, train.sample, tokenizers, trained_on_all, pretrained)
     valid_pairs, _ = texts.held_out["valid"]
-    estimated = estimate(config, measured, texts.pairs, valid_pairs, train.bytes_per_pair(), complete)
+    estimated = estimate(config, measured, texts.pairs, valid_pairs, train.bytes_per_pair(), complete, done)
     rows = {
         "run": f"{run_dir.root}, " + (f"resumes after step {steps_done:,}" if steps_done else "new"),
         "device": f"{device}, {measured.precision}",
@@ -75,6 +77,14 @@ def dry_run(config: Config, runs: Path) -> str:
     width = max(map(len, rows))
     lines = [f"{name:<{width}}  {text}" for name, text in rows.items() if text]
     return "\n".join([*lines, "nothing was trained; run the same command without --dry-run to train"])
+
+
+def _progress(run_dir: RunDir) -> tuple[int, float]:
+    """Return the steps up to the newest checkpoint, and the seconds of training that they took."""
+    steps, elapsed = max(Checkpoints(run_dir).steps(), default=0), 0.0
+    with suppress(OSError, ValueError, KeyError):  # none, or damaged
+        elapsed = json.loads(CheckpointDir(run_dir.checkpoint(steps)).state.read_bytes())["elapsed"]
+    return steps, elapsed
 
 
 def _check_pretrained(config: Config, runs: Path, run_dir: RunDir) -> tuple[Pretrained, TokenizerPair | None]:
@@ -95,12 +105,13 @@ def read_texts(data: DataConfig) -> Texts:
     train = sample_corpus(data.train, data)
     if train.clean == 0:
         raise InputError("data.train: no sentence pair in it", "check the files, and what cleaning drops")
+    human = [0 if is_synthetic(source) else n for source, n in zip(data.train, train.clean_pairs, strict=True)]
     held_out: dict[str, tuple[int, bool]] = {}
     split_off = 0
     for split in ("valid", "test"):
         sources = getattr(data, split)
         if isinstance(sources, FromTrain):
-            limit = max(1, int(train.clean * MAX_HELD_OUT)) if train.complete else sources.from_train
+            limit = max(1, int(sum(human) * MAX_HELD_OUT)) if train.complete else sources.from_train
             number = min(sources.from_train, limit)
             held_out[split] = (number, True)
             split_off += number
@@ -109,7 +120,7 @@ def read_texts(data: DataConfig) -> Texts:
     if train.complete:
         _refuse_unusable(data, train, split_off)
     # Pairs held out of a partly read text come from all of it, not from these first rows.
-    return Texts(train, train.training_pairs(split_off if train.complete else 0), held_out)
+    return Texts(train, train.training_pairs(split_off if train.complete else 0, human), held_out)
 
 
 def _refuse_unusable(data: DataConfig, train: CorpusSample, split_off: int) -> None:

@@ -9,7 +9,7 @@ from mt.extras.planning.probe import Measurements
 from mt.training.length_plan import fitting_steps
 
 _WEIGHT_BYTES = 4
-_TUNING_COST, _TEST_COST = 5, 5  # times a validation; searches with a beam, and again for missing URLs and numbers
+_BEAM_COST = 5  # times greedy search; tuning and scoring search with a beam, and again for missing URLs and numbers
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,12 @@ def estimate(
     valid_pairs: int,
     bytes_per_pair: float,
     complete: bool = True,
+    done: tuple[int, float] = (0, 0.0),
 ) -> Estimate:
     """Extrapolate measurements on a sample to the whole training.
 
     There are so many `pairs` of each training source; `complete` is False if the text has more than these, so that the
-    end of an epoch is unknown.
+    end of an epoch is unknown. A training that resumes has `done` so many steps in so many seconds.
     """
     training = config.training
     data = config.data
@@ -49,7 +50,7 @@ def estimate(
     steps = training.max_steps
     if training.minutes is not None:
         per_step = measured.seconds_per_step + per_validation / training.validate_every
-        steps = fitting_steps(training, 0, 60 * training.minutes, per_step)
+        steps = fitting_steps(training, done[0], 60 * training.minutes - done[1], per_step)
     if training.max_epochs is not None and complete:
         steps = max(1, min(steps, round(training.max_epochs * steps_per_epoch)))
     validations = -(-steps // training.validate_every)
@@ -62,9 +63,9 @@ def estimate(
     )
 
 
-def scoring_cost(has_test: bool) -> int:
-    """Return the cost of tuning and scoring after a training, as a multiple of that of a validation."""
-    return _TUNING_COST + _TEST_COST * has_test
+def scoring_seconds(measured: Measurements, valid_pairs: int, test_pairs: int) -> float:
+    """Return the seconds of tuning on the validation set and scoring on the test set after a training."""
+    return _BEAM_COST * (valid_pairs + test_pairs) * measured.seconds_per_sentence
 
 
 def _disk(config: Config, measured: Measurements, pairs: int, bytes_per_pair: float, steps: int) -> int:

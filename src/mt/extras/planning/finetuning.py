@@ -126,6 +126,7 @@ def draft_finetuning(options: InitOptions, schema: str) -> tuple[str, str]:
     epoch = number + weight * general
     reason = f"the last is general text, {weight * general / epoch:.0%} of each epoch; synthetic: none is held out"
     inputs = replace(texts.inputs, epochs=_EPOCHS[bisect(SIZE_BOUNDS, number)])
+    texts = replace(texts, inputs=inputs)
     data = options.data_choices(inputs.held_out, weight, reason if general else "")
     text = partial(_text, options.name, start, data)
     config = parse_config(text(inputs, PROBE_LENGTH), "mt init")
@@ -135,7 +136,7 @@ def draft_finetuning(options: InitOptions, schema: str) -> tuple[str, str]:
     scores = _score(start, texts, options)
     log.info("%s", scores)
     measured = probe(config, inputs.sample.sample, tokenizers, True, pretrained)
-    length = fitting_length(inputs, measured, epoch, texts.valid_pairs)
+    length = fitting_length(texts, measured, epoch)
     inputs = with_precision(inputs, measured)
     config = parse_config(text(inputs, length), "mt init")
     header, summary = describe(config, texts, measured, schema)

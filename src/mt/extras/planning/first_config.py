@@ -9,7 +9,7 @@ from mt.config import Config
 from mt.console import duration, log
 from mt.errors import InputError
 from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, sample_held_out, train_on_sample
-from mt.extras.planning.estimate import estimate, scoring_cost
+from mt.extras.planning.estimate import estimate, scoring_seconds
 from mt.extras.planning.init_options import InitOptions, Source, validated_data
 from mt.extras.planning.probe import Measurements, probe
 from mt.extras.planning.recipe import (
@@ -42,6 +42,14 @@ class Texts:
     valid: CorpusSample | None  # None if it is split off the training text
     pairs: list[int]  # that remain to train on, of each source of the training text
     valid_pairs: int
+    test_pairs: int
+
+    def seconds_beside_training(self, measured: Measurements) -> float:
+        """Estimate the seconds of preparation, of scoring and of translating the training text where that is wanted."""
+        read = sum(self.inputs.sample.pairs)
+        translating = read * self.inputs.translating * measured.seconds_per_sentence
+        preparing = _FIXED_SECONDS + (read + sum(self.general.pairs)) / _PAIRS_PREPARED
+        return preparing + translating + scoring_seconds(measured, self.valid_pairs, self.test_pairs)
 
 
 def read_texts(options: InitOptions) -> Texts:
@@ -57,7 +65,8 @@ def read_texts(options: InitOptions) -> Texts:
     name = refuse_unusable(sample, options.train[0])
     if sample.clean < _FEW_PAIRS and options.start is None:
         log.warning("%d pairs are too few to learn a language from; expect very little", sample.clean)
-    inputs = PlanInputs(sample, device, usable_cores(), options.minutes, options.device)
+    limits = options.minutes, options.device
+    inputs = PlanInputs(sample, device, usable_cores(), *limits, translating=options.translating)
     valid, test = (sample_held_out(split, data) for split in ("valid", "test"))
     split_off = inputs.held_out * ((valid is None) + (test is None))
     pairs = sample.training_pairs(split_off)
@@ -66,7 +75,8 @@ def read_texts(options: InitOptions) -> Texts:
             f"{name}: {sample.clean} pairs are too few to hold {split_off} of them out",
             "give more text, or files for --valid and --test",
         )
-    return Texts(inputs, general, valid, pairs, inputs.held_out if valid is None else sum(valid.pairs))
+    sizes = (inputs.held_out if split is None else sum(split.pairs) for split in (valid, test))
+    return Texts(inputs, general, valid, pairs, *sizes)
 
 
 def draft_config(options: InitOptions, schema: str) -> tuple[str, str]:
@@ -86,7 +96,7 @@ def draft_config(options: InitOptions, schema: str) -> tuple[str, str]:
     texts = read_texts(options)
     inputs = texts.inputs
     template = ConfigTemplate(options.name, options.data_choices(inputs.held_out), tokenizer_choices(inputs), inputs)
-    shape, length, measured = _fit_to_time(template, sum(texts.pairs), texts.valid_pairs)
+    shape, length, measured = _fit_to_time(template, texts)
     template = replace(template, inputs=with_precision(inputs, measured))
     header, summary = describe(template.config(shape, length), texts, measured, schema)
     return template.text(shape, length, header), summary
@@ -100,6 +110,10 @@ def describe(config: Config, texts: Texts, measured: Measurements, schema: str) 
             "about %.0f %% of the pairs are longer than data.max_length, %d tokens, and will not be trained on; %s"
         )
         log.warning(message, 100 * measured.too_long, config.data.max_length, "raise it, or split lines into sentences")
+    others = texts.seconds_beside_training(measured)
+    if inputs.minutes is not None and others > 30 * inputs.minutes:
+        message = "preparing and scoring may take %s, and training takes half of %g minutes: more than these in all"
+        log.warning(message, duration(others), inputs.minutes)
     if measured.split:
         message = "batches of %s tokens had to be split for lack of memory: lower training.max_tokens"
         log.warning(message, f"{config.training.max_tokens:,}")
@@ -140,7 +154,7 @@ def refuse_unusable(sample: CorpusSample, source: Source, needed: int = 2) -> st
     return name
 
 
-def _fit_to_time(template: ConfigTemplate, pairs: int, valid_pairs: int) -> tuple[Shape, Length, Measurements]:
+def _fit_to_time(template: ConfigTemplate, texts: Texts) -> tuple[Shape, Length, Measurements]:
     """Time steps of the first shape and, while too few epochs fit into the time limit, of smaller ones."""
     inputs, shape = template.inputs, first_shape(template.inputs)
     sample, minutes = inputs.sample.sample, inputs.minutes
@@ -151,29 +165,35 @@ def _fit_to_time(template: ConfigTemplate, pairs: int, valid_pairs: int) -> tupl
         config = template.config(shape, PROBE_LENGTH)
         complete = len(sample) == inputs.pairs
         measured = probe(config, sample, tokenizers, complete, Pretrained(config))
-        length = fitting_length(inputs, measured, pairs, valid_pairs)
-        if minutes is None or shape == SHAPES[0] or length.epochs >= inputs.size_class.min_epochs:
+        length = fitting_length(texts, measured, sum(texts.pairs))
+        is_longest = minutes is None or length.steps == _STEP_LIMITS[1]
+        if is_longest or shape == SHAPES[0] or length.epochs >= inputs.size_class.min_epochs:
             break
         log.info("the time suffices for %.1f passes over the text only; trying a smaller model", length.epochs)
         shape = SHAPES[SHAPES.index(shape) - 1]
     if length.epochs < inputs.size_class.min_epochs:
-        limit = f"{_STEP_LIMITS[1]:,} steps, the limit of mt init," if minutes is None else f"{minutes:g} minutes"
+        limit = f"{_STEP_LIMITS[1]:,} steps, the limit of mt init," if is_longest else f"{minutes:g} minutes"
         log.warning("%s are %.1f passes over the text; a longer training learns more", limit, length.epochs)
     return shape, length, measured
 
 
-def fitting_length(inputs: PlanInputs, measured: Measurements, pairs: float, valid_pairs: int) -> Length:
-    """Return as many steps as the time limit allows or the text is worth, and validations for a small part of it."""
+def fitting_length(texts: Texts, measured: Measurements, pairs: float) -> Length:
+    """Return as many steps as the time limit allows or the text is worth, and validations for a small part of it.
+
+    An epoch has so many `pairs`.
+    """
+    inputs = texts.inputs
     epochs = inputs.epochs or inputs.size_class.max_epochs
     steps = epochs * pairs * measured.steps_per_pair
-    validation_seconds = max(valid_pairs * measured.seconds_per_sentence, 1e-9)
-    minutes = None
+    validation_seconds = max(texts.valid_pairs * measured.seconds_per_sentence, 1e-9)
+    minutes = overall = None
     if inputs.minutes is not None:
-        others = _FIXED_SECONDS + pairs / _PAIRS_PREPARED + scoring_cost(has_test=True) * validation_seconds
+        others = texts.seconds_beside_training(measured)
         seconds = max(60 * inputs.minutes - others, 30 * inputs.minutes)
+        overall = max(inputs.minutes, float(f"{inputs.minutes / 2 + others / 60:.3g}"))
         fitting = seconds * (1 - _VALIDATION_SHARE) / measured.seconds_per_step
         minutes = float(f"{seconds / 60:.3g}") if fitting < 2 * steps else None
         steps = min(2 * steps, fitting)
     steps = rounded(min(max(steps, _STEP_LIMITS[0]), _STEP_LIMITS[1]))
     validations = int(_VALIDATION_SHARE * steps * measured.seconds_per_step / validation_seconds)
-    return Length(steps, steps / (pairs * measured.steps_per_pair), min(max(validations, 3), 10), minutes)
+    return Length(steps, steps / (pairs * measured.steps_per_pair), min(max(validations, 3), 10), minutes, overall)

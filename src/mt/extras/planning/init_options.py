@@ -42,6 +42,7 @@ class InitOptions:
     start: Path | None = None  # a model to fine-tune
     general: Sequence[Source] = ()  # text like that which it was trained on
     general_share: float = 0.2  # of each epoch
+    translating: float = 0.0  # as for `PlanInputs`
 
     def data_choices(self, held_out: int, weight: float = 1.0, reason: str = "") -> list[Choice]:
         """Return the data section; a set without files takes `held_out` pairs from the training text.

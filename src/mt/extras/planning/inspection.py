@@ -161,7 +161,10 @@ def _table(name: str, kind: str, given: Given, decide: Decide) -> Found:
         names = names if header else [str(number) for number, _ in enumerate(names, 1)]
         source |= {} if header else {"header": False}
     columns = _given_columns(given.columns, names, name) or _choose(names, given, decide, name, _COLUMNS)
-    languages = given.source_lang or language_code(columns[0]), given.target_lang or language_code(columns[1])
+    codes = language_code(columns[0]), language_code(columns[1])
+    if given.columns is None:
+        _refuse_contradiction(f"{name}: by the names of its columns", codes, given)
+    languages = given.source_lang or codes[0], given.target_lang or codes[1]
     if tuple(columns) != (languages if header else ("1", "2")):
         source |= {"source_column": columns[0], "target_column": columns[1]}
     shown = ", ".join(f"{key} {json.dumps(value)}" for key, value in source.items() if key in ("delimiter", "quoting"))

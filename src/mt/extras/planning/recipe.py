@@ -81,6 +81,7 @@ class Length:
     epochs: float  # that they make
     validations: int
     minutes: float | None = None  # that they may take with the validations; None where the text limits the steps
+    overall: float | None = None  # minutes of all, with preparation and scoring, if there is a time limit
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class PlanInputs:
     device_option: str = "auto"  # the value of training.device
     precision: str = "auto"  # the value of training.precision
     epochs: int | None = None  # after which more gain little, if not as for a new model
+    translating: float = 0.0  # of the training text for a student, as a multiple of a validation's search
 
     @property
     def pairs(self) -> int:
@@ -176,7 +178,8 @@ def training_choices(shape: Shape, inputs: PlanInputs, length: Length) -> list[C
     """Return the training section: batches, length, optimizer and schedule."""
     steps = length.steps
     epochs = f"about {length.epochs:.1f} passes over the text"
-    limit = f", in {inputs.minutes:g} minutes including preparation and scoring" if inputs.minutes else ""
+    others = f"preparation{', translating' * bool(inputs.translating)} and scoring"
+    limit = f", in {length.overall:g} minutes including {others}" if length.overall else ""
     choices = [_batch_choice(shape, inputs), Choice("max_steps", steps, epochs + limit)]
     if length.minutes is not None:
         choices.append(Choice("minutes", length.minutes, "of training: max_steps then follows its speed"))
