@@ -79,7 +79,7 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
         _convert(like, output, force, options, given)
         return
     pipeline = options.pop("pipeline")
-    asks = _is_terminal() and not options["train"] and not options["opus"]
+    asks = _is_terminal() and not (options["train"] or options["opus"])
     paths = _find_texts(options, given, asks)
     from mt.extras.planning.finetuning import draft_finetuning
     from mt.extras.planning.first_config import draft_config
@@ -94,14 +94,13 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
         _check_outputs(written, force)
     paths += _inspect_held_out(options, given, asks)
     refuse_unused_style(given, paths)
-    if asks:
-        options["minutes"] = options["minutes"] or ask_minutes()
+    options["minutes"] = options["minutes"] or (ask_minutes() if asks else None)
     refuse_inputs([path, path.with_name(_SCHEMA), student], files_of(paths))
     draft = draft_config if options["start"] is None else draft_finetuning
     if student is None:
         _write(path, *draft(InitOptions(**options), f"./{_SCHEMA}"))
         return
-    from mt.extras.pipelines.template import draft_pipeline
+    from mt.extras.pipelines.template import draft_pipeline  # imports torch
 
     teacher, steps, summary = draft_pipeline(InitOptions(**options), draft, f"./{_SCHEMA}", path)
     atomic.write_text(student, steps)
