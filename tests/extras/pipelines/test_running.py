@@ -260,6 +260,9 @@ def test_settings_that_come_too_late_are_refused(again: Path) -> None:
     assert mt(*script, cwd=again).stdout.count("sbatch") == 2, "it goes on with the new learning rate"
     (again / "pipeline.yaml").write_text(TEACHERS)
     shutil.rmtree(again / "runs" / "tiny-student" / ".pipeline")
+    refused = mt(*script, cwd=again, code=2).stderr
+    assert "runs/tiny-student/final is there, and this step did not write it" in refused, "as far as it knows"
+    shutil.rmtree(again / "runs" / "tiny-student" / "final")
     assert mt(*script, cwd=again).stdout.count("sbatch") == 5, "without records, each training compares its inputs"
     mt("pipeline", "pipeline.yaml", "--step", "teacher_1", cwd=again)
     assert mt(*script, cwd=again).stdout.count("sbatch") == 4, "with the first new one, too"
