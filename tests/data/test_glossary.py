@@ -170,6 +170,17 @@ def test_tbx(tmp_path: Path) -> None:
     assert len(glossary(tmp_path, concepts, "v3.tbx").terms("en", "de").find("dog")) == 1
 
 
+def test_directions_without_terms_are_reported_if_optional(tmp_path: Path, notices: list[str]) -> None:
+    some = glossary(tmp_path, TBX, "terms.tbx", keep=["x+"]).optional()
+    found = [some.terms("en", "it").find("dog xx") for _ in range(2)]
+    assert [[term.forms for term in each] for each in found] == [[("xx",)]] * 2
+    assert len(notices) == 1
+    assert "no term in en and it" in notices[0]
+    assert len(some.terms("en", "de").find("dog xx")) == 2
+    with pytest.raises(InputError, match="not well-formed"):
+        glossary(tmp_path, TBX[:-9], "torn.tbx").optional().terms("en", "it")
+
+
 @pytest.mark.parametrize(
     ("text", "name", "message"),
     [

@@ -245,6 +245,26 @@ def test_a_server_has_the_terms(tsv: Path, folder: Path) -> None:
     assert "Hund" in candidate.text.split()
 
 
+def test_a_server_of_several_directions_needs_the_languages_of_terms(
+    tmp_path: Path, tsv: Path, folder: Path, notices: list[str]
+) -> None:
+    pytest.importorskip("fastapi")
+    from mt.extras.serving.service import open_directions
+
+    other = whole_folder(tmp_path / "back", "data.source_lang=de", "data.target_lang=fr")
+    folders = [ModelDir(folder), other]
+    with pytest.raises(InputError, match=r"terms\.tsv: a TSV file does not name its languages"):
+        open_directions(folders, EngineChoice(), Glossary(tsv))
+    (tmp_path / "terms.tbx").write_text(TBX)
+    (tmp_path / "kept.tsv").write_text("old\t\n")
+    terms, other_terms = (
+        each.translator._terms for each in open_directions(folders, EngineChoice(), Glossary(tmp_path / "terms.tbx"))
+    )
+    assert (len(terms.find("dog")), other_terms.find("dog")) == (1, [])
+    assert any("no term in de and fr" in notice for notice in notices)
+    assert open_directions(folders, EngineChoice(), Glossary(tmp_path / "kept.tsv"))
+
+
 def term_search(engine: Engine, tokenizer: Any, *units: Unit, is_spaced: bool = True) -> TermSearch:
     """Return a search for terms with an engine, in which `units` are the words of all translations."""
 
