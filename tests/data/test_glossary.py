@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mt.data.glossary import Glossary
 from mt.data.terms import SPANS, Term, Terms, is_whole_word
 from mt.errors import InputError
+from mt.text.casing import lower_case, title_case, upper_case
 
 TSV = """# of vehicles
 Source\tTarget\tnote
@@ -21,6 +22,7 @@ US\tUSA
 ice-cream\tEis
 e.g.\tz. B.
 mt\t
+ice\teiswürfel
 Siri\tSiri
 """
 
@@ -78,25 +80,30 @@ def test_languages_without_spaces(tmp_path: Path) -> None:
         ("a DOG", "ein Hund", True),
         ("e.g. this", "Z. B. dies", True),  # at its beginning
         ("e.g. this", "dies Z. B. so", False),
+        ("a hot dog, e.g. this", "Hier ist ein Hotdog. Z. B. dies", True),
+        ("Wait. ice", 'Warte. "Eiswürfel', True),
+        ("Wait. ice", "Warte, Eiswürfel", False),
         ("mt runs", "mt läuft", True),
         ("mt runs", "Mt läuft", False),  # is kept as it is
     ],
 )
 def test_a_translation_has_the_term_as_a_word(tmp_path: Path, source: str, translation: str, expected: bool) -> None:
-    [term] = glossary(tmp_path).terms("en", "de").find(source)
+    *_, term = glossary(tmp_path).terms("en", "de").find(source)
     assert term.is_in(translation) is expected
 
 
-def found_plainly(entries: dict[str, str], text: str, spaced: bool) -> list[tuple[int, int, str]]:
+def found_plainly(entries: dict[str, str], text: str, language: str) -> list[tuple[int, int, str]]:
     """Return start, end and source of the terms of a text by comparing every entry with every word."""
-    word, found = re.compile(r"\w+|\S" if spaced else r"\S"), list[tuple[int, int, str]]()
+    spaced = language != "zh"
+    word, found = re.compile(r"[^\W에北京]+|[에北京]+|\S" if spaced else r"\S"), list[tuple[int, int, str]]()
     for match in word.finditer(text):
         start, fitting = match.start(), list[str]()
         for source in entries:
             first, spelt = word.match(source), text[start : start + len(source)]
-            forms = (source, source[:1].title() + source[1:], source.upper())
+            forms = (source, title_case(source[:1], language) + source[1:], upper_case(source, language))
             is_whole = not spaced or is_whole_word(text, start, start + len(source))
-            if first and first[0].lower() == match[0].lower() and spelt in forms and is_whole:
+            same = first and lower_case(first[0], language) == lower_case(match[0], language)
+            if same and spelt in forms and is_whole:
                 fitting.append(source)
         if fitting:
             source = min(fitting, key=lambda source: (-len(source), text[start : start + len(source)] != source))
@@ -112,13 +119,17 @@ def found_plainly(entries: dict[str, str], text: str, spaced: bool) -> list[tupl
 LETTERS = st.text("aAbß sSſςσΣıIiİǆǅ에北京-.", max_size=12)
 
 
-@given(sources=st.sets(LETTERS.map(str.strip).filter(bool), max_size=12), text=LETTERS, spaced=st.booleans())
-def test_terms_are_found_as_by_comparison_with_each(sources: set[str], text: str, spaced: bool) -> None:
+@given(
+    sources=st.sets(LETTERS.map(str.strip).filter(bool), max_size=12),
+    text=LETTERS,
+    language=st.sampled_from(["en", "tr", "zh"]),
+)
+def test_terms_are_found_as_by_comparison_with_each(sources: set[str], text: str, language: str) -> None:
     entries = {source: f"{source}!" for source in sorted(sources)}
     text = "".join([text, *sorted(sources)[::2], " ", *(source.upper() for source in sorted(sources)), text])
-    terms = Terms(entries, (), ("en" if spaced else "zh", "de"))
+    terms = Terms(entries, (), (language, "de"))
     found = [(term.start, term.end, term.source) for term in terms.find(text)]
-    assert found == found_plainly(entries, text, spaced)
+    assert found == found_plainly(entries, text, language)
 
 
 def test_vowel_signs_belong_to_their_word() -> None:
@@ -157,6 +168,17 @@ def test_tbx(tmp_path: Path) -> None:
     concepts = TBX.replace("martif", "tbx").replace("termEntry", "conceptEntry").replace("langSet", "langSec")
     concepts = concepts.replace('<!DOCTYPE tbx SYSTEM "TBXcoreStructV02.dtd">', "")
     assert len(glossary(tmp_path, concepts, "v3.tbx").terms("en", "de").find("dog")) == 1
+
+
+def test_directions_without_terms_are_reported_if_optional(tmp_path: Path, notices: list[str]) -> None:
+    some = glossary(tmp_path, TBX, "terms.tbx", keep=["x+"]).optional()
+    found = [some.terms("en", "it").find("dog xx") for _ in range(2)]
+    assert [[term.forms for term in each] for each in found] == [[("xx",)]] * 2
+    assert len(notices) == 1
+    assert "no term in en and it" in notices[0]
+    assert len(some.terms("en", "de").find("dog xx")) == 2
+    with pytest.raises(InputError, match="not well-formed"):
+        glossary(tmp_path, TBX[:-9], "torn.tbx").optional().terms("en", "it")
 
 
 @pytest.mark.parametrize(
@@ -266,6 +288,25 @@ def test_text_that_a_user_keeps_stays_letter_by_letter() -> None:
     [by_pattern] = Terms({}, [re.compile(r"\d\S+")]).find("1,000 m")
     [by_row] = Terms({"1,000": ""}).find("1,000 m")
     assert by_pattern.forms == by_row.forms == ("1,000",)
+
+
+def test_text_kept_inside_a_word_may_stand_inside_one() -> None:
+    inside, whole = Terms({}, [re.compile(r"\d+")]).find("The MP3 decoder 2")
+    assert [inside.is_in("Der MP3-Decoder"), inside.is_in("Der MP-Decoder")] == [True, False]
+    assert [whole.is_in("Version 2"), whole.is_in("Version B52")] == [True, False]
+
+
+def test_terms_have_the_letters_of_their_language() -> None:
+    [client, shouted] = Terms({"client": "istemci", "info": "bilgi"}, (), ("en", "tr")).find("client INFO")
+    assert [client.form(True), client.is_in("İstemci bağlandı."), client.is_in("Istemci")] == ["İstemci", True, False]
+    assert shouted.forms == ("BİLGİ", "bilgi")
+    found = Terms({"istemci": "client", "bilgi": "info"}, (), ("tr", "en")).find("İstemci BİLGİ")
+    assert [term.forms[0] for term in found] == ["client", "INFO"]
+
+
+def test_korean_particles_end_a_word() -> None:
+    text = "API를 사용하세요. 새APIs"
+    assert [term.start for term in Terms({"API": "API"}, (), ("ko", "en")).find(text)] == [0]
 
 
 def test_text_that_overlaps_a_users_pattern_is_requested() -> None:

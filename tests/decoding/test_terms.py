@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -27,7 +27,7 @@ from engine_helpers import (
 from mt.api.loading import load
 from mt.data.glossary import Glossary
 from mt.data.terms import Term, Terms
-from mt.data.tokenizer import SPACE, BpeTokenizer
+from mt.data.tokenizer import EOS_ID, SPACE, BpeTokenizer
 from mt.decoding.alignment import Unit
 from mt.decoding.engine import Engine, EngineChoice, Hypothesis, Sampling, SearchOptions, Sentences
 from mt.decoding.prefix import Prefix, speller_of
@@ -245,6 +245,26 @@ def test_a_server_has_the_terms(tsv: Path, folder: Path) -> None:
     assert "Hund" in candidate.text.split()
 
 
+def test_a_server_of_several_directions_needs_the_languages_of_terms(
+    tmp_path: Path, tsv: Path, folder: Path, notices: list[str]
+) -> None:
+    pytest.importorskip("fastapi")
+    from mt.extras.serving.service import open_directions
+
+    other = whole_folder(tmp_path / "back", "data.source_lang=de", "data.target_lang=fr")
+    folders = [ModelDir(folder), other]
+    with pytest.raises(InputError, match=r"terms\.tsv: a TSV file does not name its languages"):
+        open_directions(folders, EngineChoice(), Glossary(tsv))
+    (tmp_path / "terms.tbx").write_text(TBX)
+    (tmp_path / "kept.tsv").write_text("old\t\n")
+    terms, other_terms = (
+        each.translator._terms for each in open_directions(folders, EngineChoice(), Glossary(tmp_path / "terms.tbx"))
+    )
+    assert (len(terms.find("dog")), other_terms.find("dog")) == (1, [])
+    assert any("no term in de and fr" in notice for notice in notices)
+    assert open_directions(folders, EngineChoice(), Glossary(tmp_path / "kept.tsv"))
+
+
 def term_search(engine: Engine, tokenizer: Any, *units: Unit, is_spaced: bool = True) -> TermSearch:
     """Return a search for terms with an engine, in which `units` are the words of all translations."""
 
@@ -275,6 +295,34 @@ def test_a_term_replaces_the_word_that_is_aligned_to_it(both: Twins) -> None:
         [[found, *_]] = search.complete([sentence], [[hypothesis]], options, lambda *_: 60)
         assert tokenizer.decode(found.ids).startswith(f"{text[:start]}Hund")
         assert found.attention is None or len(found.attention) in (len(found.ids), len(found.ids) + 1)
+
+
+def test_a_term_begins_a_later_sentence_with_a_capital(both: Twins) -> None:
+    tokenizer = both.tokenizers.target
+    text = "Das Haus. Der alte Mann"
+    for start, expected in ((10, "Das Haus. Hund"), (14, "Das Haus. Der hund")):
+        search = term_search(both.slow(), tokenizer, Unit(start, start + 1, 2, ((2, 1.0),)))
+        sentence = Sentence(both.tokenizers.source.encode(LINES[0]), Prefix(), [Term(2, 5, ("hund",))], LINES[0])
+        hypothesis = Hypothesis.of(tokenizer.encode(text), -9.0, 1.0)
+        [[found, *_]] = search.complete([sentence], [[hypothesis]], OPTIONS, lambda *_: 60)
+        assert tokenizer.decode(found.ids).startswith(expected)
+
+
+def test_a_translation_that_ends_with_a_term_has_attention(both: Twins) -> None:
+    """By which tags in a sentence are placed."""
+    tokenizer, engine = both.tokenizers.target, both.slow()
+
+    def ending(sources: Sentences, targets: Sentences) -> Iterator[Any]:
+        for rows in engine.next_log_probs(sources, targets):
+            rows[-1, EOS_ID] = 0.0
+            yield rows
+
+    ids, source = tokenizer.encode("Der alte Mann"), both.tokenizers.source.encode(LINES[0])
+    rows = [[float(row == column) for column in range(len(source))] for row in range(len(ids))]
+    search = replace(term_search(engine, tokenizer, Unit(9, 13, 2, ((2, 1.0),))), costs=ending)
+    sentence = Sentence(source, Prefix(), [Term(2, 5, ("Hund",))], LINES[0])
+    [[found]] = search.complete([sentence], [[Hypothesis(ids, -9.0, -1.0, rows)]], OPTIONS, lambda *_: 60)
+    assert (tokenizer.decode(found.ids), found.attention) == ("Der alte Hund", rows)
 
 
 def test_no_term_stands_behind_a_space_of_its_own(both: Twins) -> None:

@@ -141,6 +141,16 @@ def test_scores_are_reported_by_pair(many_languages: Path, tmp_path: Path) -> No
     assert "no difference in chrF" in mt(*beside, *hint.split()[2:], cwd=tmp_path).stdout
 
 
+def test_a_glossary_may_lack_terms_of_some_directions(many_languages: Path, tmp_path: Path, notices: list[str]) -> None:
+    terms = "".join(f"<langSet xml:lang='{code}'><tig><term>x{code}</term></tig></langSet>" for code in ("en", "de"))
+    (tmp_path / "terms.tbx").write_text(f"<martif><text><body><termEntry>{terms}</termEntry></body></text></martif>")
+    found = api.evaluate(many_languages / "runs" / "many", glossary=tmp_path / "terms.tbx")
+    assert {result.direction for result in found.results} >= {"en-de", "fr-en"}
+    assert sum("no term in" in notice for notice in notices) == 3  # from and to French, one of them zero-shot
+    with pytest.raises(InputError, match="no term in en and fr"):
+        api.evaluate(many_languages / "runs" / "many", glossary=tmp_path / "terms.tbx", source_lang="en", to="fr")
+
+
 def test_validation_is_the_mean_over_pairs(many_languages: Path) -> None:
     run = RunDir(many_languages / "runs" / "many")
     events = [json.loads(line) for line in run.metrics.read_text().splitlines()]

@@ -1,6 +1,7 @@
 """Directions of a loaded model: their choice, a notice of zero-shot pairs, and detection of the source language."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from mt.api.texts import check_text, texts_of
 from mt.console import log
@@ -17,22 +18,23 @@ class Directions:
     """The directions of a model, whose `translator` has its languages still to be chosen."""
 
     def __init__(self, translator: Translator) -> None:
-        self._translator = translator
+        self._translator = self._detecting = translator
+        if translator.glossary is not None and len(translator.settings.source_langs) > 1:
+            self._detecting = replace(translator, glossary=translator.glossary.optional())
         self._detector: Detector | None = None
         self._warned: set[tuple[str, str]] = set()  # zero-shot pairs
 
-    def into(self, to: str | None, source_lang: str | None) -> Translator:
-        """Return the translator of a direction; with "auto", of any from which `to` is reached.
+    def into(self, to: str | None, source_lang: str | None, is_detected: bool = False) -> Translator:
+        """Return the translator of a direction; with "auto", of any from which `to` is reached, without its terms.
 
         Raises:
             InputError: the model does not have the languages, needs to be told one, or cannot detect them.
         """
         if source_lang == AUTO:
             self._load_detector()
-            return self._translator.to(
-                to, next((code for code in self._translator.settings.source_langs if code != to), None)
-            )
-        into = self._translator.to(to, source_lang)
+            first = next((code for code in self._translator.settings.source_langs if code != to), None)
+            return replace(self._translator, glossary=None).to(to, first)
+        into = (self._detecting if is_detected else self._translator).to(to, source_lang)
         pair = into.format.source_lang, into.chosen or ""
         if into.is_zero_shot and pair not in self._warned:
             self._warned.add(pair)
@@ -47,6 +49,11 @@ class Directions:
         others = [code for code in codes if code != target_lang]
         found = self._detector.source_of(text, others, target_lang)[0]
         return None if found == target_lang else found
+
+    def detected(self, sample: str, into: Translator) -> Translator | None:
+        """Return the translator from the language of a document; None if it is in the target language."""
+        code = self.source_of(sample, into.target_lang)
+        return None if code is None else self.into(into.target_lang, code, is_detected=True)
 
     @staticmethod
     def check_prefixes(
@@ -71,16 +78,19 @@ class Directions:
     def translate_detected(
         self,
         lines: Sequence[str],
-        target_lang: str,
+        into: Translator,
         options: SearchOptions,
         first_line: int = 1,
         prefixes: Sequence[str] = (),
     ) -> list[list[Candidate]]:
         """Translate each line from the language that it is in; one in the target language stays as it is.
 
+        `into` has the target language, and says whether the source may have inline terms.
+
         Raises:
             InputError: there is a prefix for a line in the target language.
         """
+        target_lang = into.target_lang
         sources = [self.source_of(line, target_lang) for line in lines]
         for i, (source, prefix) in enumerate(zip(sources, prefixes, strict=False)):
             if source is None and prefix.strip():
@@ -91,8 +101,8 @@ class Directions:
             if code is not None:
                 rows = [i for i, source in enumerate(sources) if source == code]
                 own, numbers = [prefixes[i] for i in rows if prefixes], [first_line + i for i in rows]
-                translated = self.into(target_lang, code).translate([lines[i] for i in rows], options, numbers, own)
-                found |= zip(rows, translated, strict=True)
+                translator = replace(self.into(target_lang, code, is_detected=True), inline_terms=into.inline_terms)
+                found |= zip(rows, translator.translate([lines[i] for i in rows], options, numbers, own), strict=True)
         return [found[i] for i in range(len(lines))]
 
     def _load_detector(self) -> None:

@@ -103,7 +103,8 @@ def evaluate(
     models, config, texts = _read(model, runs, (source, reference), (source_lang, to))
     comet = _comet(metrics, _path(comet_model), device)
     opened, texts = _open(models, choice, texts, to)
-    opened = opened.with_glossary(terms)
+    is_one = len({text.direction for text in texts}) == 1
+    opened = opened.with_glossary(terms if terms is None or is_one else terms.optional())
     methods = _methods(config, request, opened.settings.search)
     covered = not metrics or set(config.evaluation.metrics) <= set(metrics)
     usual = terms is None and request.is_default and choice == EngineChoice(device=device) and covered

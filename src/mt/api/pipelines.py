@@ -163,9 +163,12 @@ def _check_options(plan: Plan, step: Step) -> None:
     elif isinstance(settings, Eval):
         terms = step.text("glossary")
         glossary = glossary_of(terms if terms and not plan.writer(terms) else None, settings.keep)
-        for source, target in plan.config_of(step.models()[0]).data.pairs if glossary else ():
-            if source == (settings.from_ or source) and target == (settings.to or target):
-                glossary.terms(source, target)  # reads a TBX file
+        if glossary is not None:
+            pairs = plan.config_of(step.models()[0]).data.pairs
+            chosen = [(s, t) for s, t in pairs if s == (settings.from_ or s) and t == (settings.to or t)]
+            glossary = glossary.optional() if len(chosen) > 1 else glossary
+            for pair in chosen:
+                glossary.terms(*pair)  # reads a TBX file
         contradict(settings.sample and bool(terms or settings.keep), "sample", "a glossary or text to keep")
     elif isinstance(settings, Clean) and settings.repair:
         require_ftfy()

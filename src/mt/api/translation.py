@@ -115,12 +115,11 @@ class Translator:
         Raises:
             InputError: not strings, unknown or contradicting arguments, or an unknown language.
         """
-        single = isinstance(text, str)
         options.setdefault("scores", details or n_best is not None)
         found = list(self.results(text, 1 if n_best is None else n_best, **options))
         plain = [result.text if n_best is None else [each.text for each in result.n_best] for result in found]
         answers: list[Any] = found if details else plain
-        return answers[0] if single else answers
+        return answers[0] if isinstance(text, str) else answers
 
     def stream(self, lines: str | Iterable[str], **options: Unpack["_Options"]) -> Iterator[str]:
         """Yield the translation of each line, in order; lines are read a block at a time, so memory stays bounded."""
@@ -159,15 +158,18 @@ class Translator:
         request, into = request or SearchRequest.of(search), self._directions.into(to, source_lang)
         self._check_engine(request)
         known = source_lang if source_lang not in (None, AUTO) else self.source_langs[0]
+        translator = None if source_lang == AUTO else into
+
+        def detect(sample: str) -> None:
+            nonlocal translator
+            translator = self._directions.detected(sample, into)
 
         def translate(texts: list[str], aligned: bool) -> list[tuple[str, Sequence[Unit]]]:
-            own, done = source_lang, list[tuple[str, Sequence[Unit]]]()
-            if own == AUTO and (own := self._directions.source_of(" ".join(texts), into.target_lang)) is None:
+            utility, done = request.utility_in(into.target_lang), list[tuple[str, Sequence[Unit]]]()
+            if translator is None:  # the document is in the target language
                 return [(text, align_units(text, text) if aligned else ()) for text in texts]
             options = replace(request.options(self._opened.settings.search, scores=False), attention=aligned)
-            translator, utility = self._directions.into(to, own), request.utility_in(into.target_lang)
-            size = lines_at_once(_SENTENCES, options.n_best)
-            for start in range(0, len(texts), size):
+            for start in range(0, len(texts), size := lines_at_once(_SENTENCES, options.n_best)):
                 block = texts[start : start + size]
                 for line, candidates in zip(block, translator.translate(block, options, None), strict=True):
                     [best] = best_of(candidates, utility, 1, options.sampling is not None)
@@ -176,10 +178,10 @@ class Translator:
                     progress(len(done), len(texts))
             return done
 
-        paths, languages = (Path(source), Path(output)), (known or "?", into.target_lang)
-        chosen: dict[str, Any] = {"format_": format_, "columns": columns, "languages": languages}
         is_known = source_lang not in (None, AUTO) or len(self.source_langs) == 1
-        return translate_document(*paths, translate, **chosen, check_source=is_known)
+        chosen: dict[str, Any] = {"format_": format_, "columns": columns, "languages": (known or "?", into.target_lang)}
+        chosen |= {"check_source": is_known, "show_sample": detect if source_lang == AUTO else None}
+        return translate_document(Path(source), Path(output), translate, **chosen)
 
     def score(
         self, pairs: Iterable[tuple[str, str]], *, to: str | None = None, source_lang: str | None = None
@@ -255,7 +257,7 @@ class Translator:
             for line in [*block, *begun]:
                 check_text(line)
             if source_lang == AUTO:
-                translated = self._directions.translate_detected(block, into.target_lang, options, first_line, begun)
+                translated = self._directions.translate_detected(block, into, options, first_line, begun)
             else:
                 translated = into.translate(block, options, first_line, begun)
             for line, candidates in zip(block, translated, strict=True):

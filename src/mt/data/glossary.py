@@ -1,10 +1,13 @@
 """Glossaries: terms with their translations, from TSV or TBX files."""
 
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
+from copy import copy
 from pathlib import Path
 
-from mt.data.bilingual import bilingual_pairs
+from mt.console import log
+from mt.data.bilingual import bilingual_pairs, read_units
 from mt.data.terms import Terms
 from mt.data.tokenizer import normalized
 from mt.errors import InputError
@@ -21,10 +24,22 @@ class Glossary:
     """
 
     def __init__(self, path: Path | None, keep: Sequence[str] = ()) -> None:
-        self._path, self._directions = path, dict[tuple[str, str], Terms]()
+        self._path, self._directions, self._is_optional = path, dict[tuple[str, str], Terms](), False
         self._keep = [_compiled(pattern) for pattern in keep]
         self._is_tbx = path is not None and path.name.lower().endswith(".tbx")
         self._entries = {} if path is None or self._is_tbx else _unique(_tsv_rows(path), path)
+
+    def optional(self) -> "Glossary":
+        """Return the same terms for directions that the user did not name: those without terms are only reported."""
+        other = copy(self)
+        other._directions, other._is_optional = {}, True
+        return other
+
+    def require_languages(self) -> None:
+        """Refuse a TSV file with translations, whose languages it does not name."""
+        if any(target not in ("", source) for source, target in self._entries.items()):
+            message = f"{self._path}: a TSV file does not name its languages, and there are several directions"
+            raise InputError(message, "write its terms to a .tbx file, or choose a model of one direction")
 
     def terms(self, source_lang: str, target_lang: str) -> Terms:
         """Return the terms of a direction; a TSV file has the same for all, a TBX file needs to know the source."""
@@ -34,9 +49,20 @@ class Glossary:
             if self._is_tbx and path is not None:
                 if not source_lang:
                     raise InputError(f"{path}: no source language was chosen for its terms", "choose with --from")
-                entries = _unique(bilingual_pairs(path, ".tbx", pair), path)
+                entries = self._tbx_entries(path, pair)
             self._directions[pair] = Terms(entries, self._keep, pair)
         return self._directions[pair]
+
+    def _tbx_entries(self, path: Path, pair: tuple[str, str]) -> dict[str, str]:
+        try:
+            rows = list(bilingual_pairs(path, ".tbx", pair))
+        except InputError as error:
+            if not self._is_optional:
+                raise
+            deque(read_units(path, ".tbx"), 0)  # raises if the file is at fault, not the languages
+            log.warning("%s; translations from %s to %s are without its terms", error.message, *pair)
+            return {}
+        return _unique(iter(rows), path)
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mt.data.tokenizer import normalized
+from mt.text.casing import lower_case, starts_sentence, title_case, upper_case
 from mt.text.languages import is_spaced
 from mt.text.words import EMAIL, GLUED, ID_CHAR, IN_WORD, UNSPACED, URL
 
@@ -37,10 +38,11 @@ class Term(NamedTuple):
     Attributes:
         start, end: of its characters.
         forms: of its translation that are accepted, the preferred one first.
-        sentence_case: whether a form that begins the translation is capitalised.
-        is_spaced: whether the target language writes spaces, so that only a whole word counts.
+        sentence_case: whether a form that begins a sentence is capitalised.
+        is_spaced: whether only a whole word counts: the target language writes spaces, and the source has a whole word.
         source: the text in its usual case: as the glossary has it, or as it is.
         is_requested: whether a glossary or a pattern of the user has some of it, not only `SPANS`.
+        language: the target language, whose letter case `form` follows.
     """
 
     start: int
@@ -50,26 +52,26 @@ class Term(NamedTuple):
     is_spaced: bool = True
     source: str = ""
     is_requested: bool = True
+    language: str = ""
 
     def form(self, begins: bool) -> str:
-        """Return the form for a place that begins the translation, or for another."""
-        return _capitalized(self.forms[0]) if begins and self.sentence_case else self.forms[0]
+        """Return the form for a place that begins a sentence, or for another."""
+        return _capitalized(self.forms[0], self.language) if begins and self.sentence_case else self.forms[0]
 
     def is_in(self, text: str) -> bool:
         """Return True if a translation has the term."""
-        if self.sentence_case and text.startswith(_capitalized(self.forms[0])):
-            text = self.forms[0] + text[len(self.forms[0]) :]
-        return any(self._has(text, form) for form in self.forms)
+        if any(any(self._matches(text, form)) for form in self.forms):
+            return True
+        return self.sentence_case and any(map(starts_sentence, self._matches(text, self.form(begins=True))))
 
-    def _has(self, text: str, form: str) -> bool:
-        if not self.is_spaced:
-            return form in text
-        starts = (match.start() for match in re.finditer(f"(?={re.escape(form)})", text))  # overlapping ones, too
-        return any(is_whole_word(text, start, start + len(form)) for start in starts)
+    def _matches(self, text: str, form: str) -> Iterator[re.Match[str]]:
+        for match in re.finditer(f"(?={re.escape(form)})", text):  # overlapping ones, too
+            if not self.is_spaced or is_whole_word(text, match.start(), match.start() + len(form)):
+                yield match
 
 
-def _capitalized(text: str) -> str:
-    return text[:1].title() + text[1:]  # not upper, which gives Georgian words a capital that they do not have
+def _capitalized(text: str, language: str) -> str:
+    return title_case(text[:1], language) + text[1:]
 
 
 def is_whole_word(text: str, start: int, end: int) -> bool:
@@ -94,8 +96,10 @@ class Terms:
         self, entries: dict[str, str], keep: Sequence[re.Pattern[str]] = (), languages: tuple[str, str] = ("", "")
     ) -> None:
         self._keep = keep
+        self._source_lang, self._target_lang = languages
         self._spaced, self._into_spaced = map(is_spaced, languages)
-        self._word = re.compile(r"\w+|\S" if self._spaced else r"\S")
+        # A word ends where a Korean particle follows it without a space.
+        self._word = re.compile(rf"{_W}+|(?:(?!{_W})\w)+|\S" if self._spaced else r"\S")
         self._entries = entries
         self._lengths: dict[str, tuple[int, ...]] = {}  # of the terms with a first word, longest first
         self._sources: dict[str, tuple[str, ...]] = {}  # by their capitals, which all forms of a term share
@@ -103,13 +107,16 @@ class Terms:
             lengths = self._lengths.get(first := self._first_word(source), ())
             if len(source) not in lengths:
                 self._lengths[first] = (*lengths, len(source))
-            self._sources[source.upper()] = (*self._sources.get(source.upper(), ()), source)
+            capitals = upper_case(source, self._source_lang)
+            self._sources[capitals] = (*self._sources.get(capitals, ()), source)
 
     def find(self, text: str, spans: bool = False) -> list[Term]:
         """Return the terms of a text from left to right, also `SPANS` if asked; of overlapping ones the longest."""
         matches = [match for pattern in self._keep for match in pattern.finditer(text)]
         # White space around a match belongs to the words beside it.
         terms = [self._kept(m.end() - len(m[0].lstrip()), (m[0].strip(),)) for m in matches]
+        # A match inside a word, as the digits of "B52", may be inside one again.
+        terms = [t._replace(is_spaced=t.is_spaced and is_whole_word(text, t.start, t.end)) for t in terms]
         terms += self._occurrences(text) if self._entries else ()
         if spans:
             requested = bytearray(len(text))
@@ -139,15 +146,16 @@ class Terms:
         return Term(start, start + len(forms[0]), forms, False, self._into_spaced, forms[0])
 
     def _occurrences(self, text: str) -> Iterator[Term]:
+        language = self._source_lang
         for word in self._word.finditer(text):
-            start, first = word.start(), word[0].lower()
+            start, first = word.start(), lower_case(word[0], language)
             for length in self._lengths.get(first, ()):
                 spelt = text[start : start + length]
                 matches = [
                     source
-                    for source in self._sources.get(spelt.upper(), ())
+                    for source in self._sources.get(upper_case(spelt, language), ())
                     if len(source) == length
-                    and spelt in (source, _capitalized(source), source.upper())
+                    and spelt in (source, _capitalized(source, language), upper_case(source, language))
                     and self._first_word(source) == first
                 ]
                 if matches and (not self._spaced or is_whole_word(text, start, start + length)):
@@ -158,16 +166,17 @@ class Terms:
     def _first_word(self, source: str) -> str:
         first = self._word.match(source)
         assert first is not None
-        return first[0].lower()
+        return lower_case(first[0], self._source_lang)
 
     def _term(self, start: int, spelt: str, source: str, target: str) -> Term:
         if target in ("", source):
             return self._kept(start, (spelt,))
         forms: tuple[str, ...] = (target,)
         if spelt != source:
-            upper = len(spelt) > 1 and spelt == source.upper()
-            forms = (target.upper(), target) if upper else (target, _capitalized(target))
-        return Term(start, start + len(spelt), forms, True, self._into_spaced, source)
+            upper = len(spelt) > 1 and spelt == upper_case(source, self._source_lang)
+            changed = (upper_case if upper else _capitalized)(target, self._target_lang)
+            forms = (changed, target) if upper else (target, changed)
+        return Term(start, start + len(spelt), forms, True, self._into_spaced, source, language=self._target_lang)
 
 
 def _spellings(text: str) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from mt.data.tokenizer import EOS_ID
 from mt.decoding.alignment import Unit
 from mt.decoding.engine import Hypothesis, SearchOptions, Sentences
 from mt.decoding.prefix import Prefix, speller_of
+from mt.text.casing import starts_sentence
 from mt.text.words import IN_WORD
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class TermSearch:
     costs: Callable[[Sentences, Sentences], "Iterator[np.ndarray]"]
     tokenizer: "TextTokenizer"
     is_spaced: bool
-    aligned: Aligned = lambda *_: ()
+    aligned: Aligned
 
     def __post_init__(self) -> None:
         self._begins_word, self._ends_word = _piece_tables(self.tokenizer, self.is_spaced)
@@ -202,11 +203,11 @@ class TermSearch:
         space = speller_of(self.tokenizer).space
         begins = [self._begins_word[token] and before != space for before, token in pairwise([0, *ids])]
         places = [place for place in range(fixed, len(ids) + 1) if place in ends or begins[place]]
-        prefix, choices = sentence.prefix, []
+        starts = {place for place in places if self._ends_sentence(ids[:place])}
+        prefix, choices, spelling = sentence.prefix, [], functools.cache(self._spelt)
         begun = self._pieces(prefix.ids)
         for term in self.missing(sentence, ids):
-            first, inner = self._spelt(term.form(True), True), self._spelt(term.form(False), False)
-            spelt = {place: inner if place else first for place in places}
+            spelt = {place: spelling(term.form(place in starts), place == 0) for place in places}
             fitting = [p for p in places if p + len(spelt[p]) <= room]
             fitting = [p for p in fitting if self._pieces([*ids[:p], *spelt[p]]).startswith(begun)]
             loss = {p: float(own[p] - costs[p, spelt[p][0]]) for p in fitting}
@@ -219,6 +220,11 @@ class TermSearch:
                 choices.append((instead not in loss, min(chosen), [(place, spelt[place]) for place in chosen]))
         *_, next_term = min(choices, default=(False, 0, []))  # those aligned to a word, left to right, then the others
         return [[*ids[:place], *spelt] for place, spelt in next_term]
+
+    def _ends_sentence(self, ids: Sequence[int]) -> bool:
+        """Return True if what follows begins a sentence, as at the beginning of the translation."""
+        end = re.search(r"\Z", f"{self.tokenizer.decode(ids)} ")
+        return end is not None and starts_sentence(end)
 
     def _pieces(self, ids: Sequence[int]) -> str:
         return "".join(self.tokenizer.tokens(ids))
@@ -252,7 +258,7 @@ class TermSearch:
         for each in unfinished:
             hypotheses = []
             for job in each.jobs:
-                [rest] = next(found) if job.following != EOS_ID else [Hypothesis(job.ids, 0.0, 0.0)]
+                [rest] = next(found) if job.following != EOS_ID else [replace(each.best, ids=job.ids, log_prob=0.0)]
                 whole = Hypothesis.of(rest.ids, job.log_prob + rest.log_prob, options.length_penalty)
                 hypotheses.append(replace(whole, attention=rest.attention))
             ranked = [(-len(self.missing(each.sentence, h.ids)), h.score) for h in hypotheses]

@@ -40,11 +40,20 @@ class Direction:
 def open_directions(
     folders: Sequence[ModelDir], choice: EngineChoice, glossary: Glossary | None = None
 ) -> list[Direction]:
-    """Open models; it is an InputError if a folder is incomplete, or two models have the same direction."""
+    """Open models, which share a glossary.
+
+    Raises:
+        InputError: a folder is incomplete, two models have the same direction, or the glossary does not name the
+            languages of several.
+    """
+    configs = [read_config(folder) for folder in folders]
+    if glossary is not None and sum(len(config.data.pairs) for config in configs) > 1:
+        glossary.require_languages()
+        glossary = glossary.optional()
     directions: list[Direction] = []
     owners: dict[tuple[str, str], ModelDir] = {}
-    for folder in folders:
-        config, opened = read_config(folder), open_model(folder, choice).with_glossary(glossary)
+    for folder, config in zip(folders, configs, strict=True):
+        opened = open_model(folder, choice).with_glossary(glossary)
         for source, target in config.data.pairs:
             pair = (source, target)
             if pair in owners:
