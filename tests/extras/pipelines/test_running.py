@@ -1,5 +1,6 @@
 """Pipelines that run: order, skipped steps, kills, signals, costs and reports."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -542,3 +543,20 @@ def test_twenty_kills_over_all_kinds_of_steps_change_no_byte(tmp_path: Path) -> 
     assert run_with_kills(killed, kills=20, seed=1, longest=2.5) >= 10
     assert products(killed) == products(whole)
     assert len(products(whole)) == 14
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads the environment of processes in /proc")
+def test_steps_side_by_side_share_the_gpus(tmp_path: Path) -> None:
+    folder = make_pipeline(tmp_path, TEACHERS.replace("max_steps: 8", "max_steps: 2000"))
+    command = Command("train", "--config", "pipeline.yaml", "--jobs", "2", cwd=folder, CUDA_VISIBLE_DEVICES="3,5")
+    seen: set[str] = set()
+    deadline = time.monotonic() + 120
+    while len(seen) < 2 and time.monotonic() < deadline:
+        for child in commands_of(command.process.pid or 0):
+            with contextlib.suppress(OSError):
+                seen.update(re.findall(r"CUDA_VISIBLE_DEVICES=([^\0]*)", Path(f"/proc/{child}/environ").read_text()))
+        time.sleep(0.1)
+    command.signal(signal.SIGTERM)
+    command.wait()
+    assert seen == {"3", "5"}, "each of the two teachers has one of its own"
