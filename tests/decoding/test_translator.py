@@ -246,10 +246,11 @@ def test_lines_of_a_detected_language_keep_their_numbers(notices: list[str], mon
     directions = Directions(Translator(TorchEngine(MODEL, 500), PAIR, settings))
     monkeypatch.setattr(directions, "source_of", lambda text, _: "en" if text == LONG else "fr")
     lines = ["Two men.", LONG, "A dog."]
-    directions.translate_detected(lines, "de", GREEDY, 11)
+    into = directions.into("de", "en")
+    directions.translate_detected(lines, into, GREEDY, 11)
     assert [notice.split(";")[0] for notice in notices] == ["line 12 is longer than the model's limit"]
     with pytest.raises(InputError, match="line 12 has a prefix"):
-        directions.translate_detected(lines, "de", GREEDY, 11, ["", "Ein", ""])
+        directions.translate_detected(lines, into, GREEDY, 11, ["", "Ein", ""])
 
 
 def test_a_line_that_just_fits_is_not_split(notices: list[str]) -> None:
