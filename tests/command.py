@@ -58,7 +58,7 @@ class Command:
         assert self.process.pid is not None
         os.kill(self.process.pid, number)
 
-    def wait(self, timeout: float = 240) -> Done:
+    def wait(self, timeout: float = 600) -> Done:
         self.process.join(timeout)
         if self.process.exitcode is None:
             self.process.kill()
