@@ -14,8 +14,7 @@ from mt.extras.planning.recipe import rounded
 from mt.text.lines import count_lines
 
 # Shares of the time: of the teacher with its translating, and of the student's training; the rest is for preparing and
-# scoring it. The student is brief, for going on without translations gains more; it makes the search faster
-# (docs/lab/students.md).
+# scoring it. The student is brief, for going on without translations gains more (docs/lab/students.md).
 _TEACHER, _STUDENT = 0.93, 0.04
 _BEAM = 3  # of translating
 _FEW_PAIRS = 20_000  # where a decoder of one layer suffices; with 49,887 it lost 2.5 BLEU

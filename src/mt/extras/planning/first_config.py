@@ -65,8 +65,8 @@ def read_texts(options: InitOptions) -> Texts:
     name = refuse_unusable(sample, options.train[0])
     if sample.clean < _FEW_PAIRS and options.start is None:
         log.warning("%d pairs are too few to learn a language from; expect very little", sample.clean)
-    limits = options.minutes, options.device
-    inputs = PlanInputs(sample, device, usable_cores(), *limits, translating=options.translating)
+    cores, minutes, wanted = usable_cores(), options.minutes, options.device
+    inputs = PlanInputs(sample, device, cores, minutes, wanted, translating=options.translating)
     valid, test = (sample_held_out(split, data) for split in ("valid", "test"))
     split_off = inputs.held_out * ((valid is None) + (test is None))
     pairs = sample.training_pairs(split_off)
