@@ -297,6 +297,19 @@ def test_a_segment_without_translation_stays_initial(tmp_path: Path) -> None:
     assert [target.text for target in root.iter("target")] == ["x"]
 
 
+@pytest.mark.parametrize("lost", ["b", "ab"])
+def test_a_unit_without_the_translation_of_a_segment_gets_no_target(tmp_path: Path, lost: str) -> None:
+    """A later run would skip a unit with part of a target."""
+    marks = "".join(f'<mrk mtype="seg">{one}</mrk>' for one in "abc")
+    unit = f"<trans-unit><source>abc</source><seg-source>{marks}</seg-source></trans-unit>"
+    other = "<trans-unit><source>d</source></trans-unit>"
+    (tmp_path / "a.xlf").write_text(f'<xliff version="1.2"><file>{unit}{other}</file></xliff>')
+    new = translated(
+        tmp_path / "a.xlf", lambda texts: ["" if text in lost else text for text in texts], languages=("en", "de")
+    )
+    assert [target.text for target in etree.fromstring(new).iter("target")] == ["d"]
+
+
 @pytest.mark.parametrize("target", ["pt-BR", "pt_br", "pt"])
 def test_a_variant_with_a_region_is_a_translation(tmp_path: Path, target: str) -> None:
     (tmp_path / "a.tmx").write_text(TMX.replace("de-AT", "pt-BR"))
@@ -346,6 +359,15 @@ def test_a_word_document(tmp_path: Path) -> None:
     assert loud.sections[0].header.paragraphs[0].text == "THE HEADER"
     assert "Some split text and" in seen  # runs of one format are one text
     assert unpacked(translated(path, same)) == unpacked(path.read_bytes())
+
+
+def test_the_body_of_a_word_document_may_have_a_number(tmp_path: Path) -> None:
+    text = '<w:p xmlns:w="w"><w:r><w:t>Some text</w:t></w:r></w:p>'
+    with zipfile.ZipFile(tmp_path / "a.docx", "w") as archive:
+        archive.writestr("word/document2.xml", text)
+        archive.writestr("word/header1.xml", text)
+    loud = unpacked(translated(tmp_path / "a.docx", shout))
+    assert [b"SOME TEXT" in part for part in loud.values()] == [True, True]
 
 
 def unpacked(content: bytes) -> dict[str, bytes]:

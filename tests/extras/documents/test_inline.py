@@ -96,6 +96,14 @@ def test_a_sentence_that_loses_a_placeholder_is_translated_between_its_tags(tmp_
     assert translated(tmp_path / "a.html", shout, align=loses).decode() == "<p>HELLO <b>%s</b> AND YOU</p>"
 
 
+@pytest.mark.parametrize(("name", "document"), [("a.html", "<p>{}</p>"), ("a.xlf", XLIFF)])
+def test_messages_with_nested_braces_stay_whatever_tags_they_have(tmp_path: Path, name: str, document: str) -> None:
+    message = '{n, plural, =0 {no items} other {<x id="1"/> items}}'.replace("x", "b" if name == "a.html" else "x")
+    (tmp_path / name).write_text(document.format(message))
+    new = translated(tmp_path / name, shout, align=forwards, languages=("en", "de")).decode()
+    assert (message in new, "ITEMS" in new, "<target" in new) == (True, False, False)
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [

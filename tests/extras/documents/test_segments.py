@@ -108,7 +108,7 @@ def test_named_and_numbered_arguments_change_places() -> None:
 
 def test_messages_with_nested_braces_stay() -> None:
     result = translate_segments([Segment(("{n, plural, one {a file} other {# files}}",), "line 1")], translator(shout))
-    assert (result.texts, [reason[:16] for _, reason in result.kept]) == ([None], ["braces in braces"])
+    assert (result.texts, [reason[:25] for _, reason in result.kept]) == ([None], ["unpaired or nested braces"])
 
 
 def test_control_characters_and_line_breaks_of_a_model_become_spaces() -> None:

@@ -48,6 +48,8 @@ def test_a_long_cell(tmp_path: Path, kind: str) -> None:
         (b'en\n"open\n', "en", "unexpected end of data"),
         (b"en\na\x00b\n", "en", "NUL bytes"),
         (b"a,b\nc,d\n", "²:b", "has no column '²'"),
+        (b"text\nHello, world\nbye\n", None, "row 2 has more cells than the first one"),
+        (b"text\nbye\nHello, world\n", "text", "row 3 has more cells than the first one"),
     ],
 )
 def test_bad_tables(tmp_path: Path, content: bytes, columns: str | None, message: str) -> None:

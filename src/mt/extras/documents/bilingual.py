@@ -52,13 +52,12 @@ class XmlFile:
         from lxml import etree
 
         for (_, new), translated in zip(self.units, translations, strict=True):
-            parent = new.getparent()
             if translated is None:
-                parent.remove(new)
-                while not len(parent):  # of a target whose segments have no translation
-                    empty, parent = parent, parent.getparent()
-                    parent.remove(empty)
+                target = next(new.iterancestors("{*}target"), new)  # a later run skips a unit with part of a target
+                if (owner := target.getparent()) is not None:
+                    owner.remove(target)
                 continue
+            parent = new.getparent()
             if etree.QName(parent).localname == "segment" and parent.get("state", "initial") == "initial":
                 parent.set("state", "translated")
             if isinstance(translated, Marked):

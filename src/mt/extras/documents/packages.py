@@ -17,7 +17,7 @@ _MAX_BYTES = 500_000_000  # of all parts, unpacked
 
 # The parts with text, and their markup.
 _PARTS: dict[str, tuple[str, Markup]] = {
-    "docx": (r"word/(document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml", DOCX),
+    "docx": (r"word/(document|header|footer|footnotes|endnotes|comments)\d*\.xml", DOCX),
     "pptx": (r"ppt/(slides|notesSlides)/[^/]+\.xml", PPTX),
     "odt": (r"content\.xml|styles\.xml", ODF),
     "epub": (r".+\.x?html?", HTML),

@@ -73,7 +73,7 @@ def translate_segments(
 
 def _is_whole(source: str, translation: str) -> bool:
     is_line = bool(translation.strip()) and _CONTROLS.sub(" ", translation) == translation
-    return is_line and _survived(source, translation)
+    return is_line and not _has_stray_braces(source) and _survived(source, translation)
 
 
 def _translate_pieces(segments: Sequence[Segment], translate: Translate, language: str) -> Result:
@@ -90,7 +90,7 @@ def _translate_pieces(segments: Sequence[Segment], translate: Translate, languag
     for segment, sentences in zip(segments, split, strict=True):
         cores = [core for text in sentences for _, core in text if core]
         reasons = [f"no translation of {core:.60}" for core in cores if not first[core].strip()]
-        reasons += [f"braces in braces: {core:.60}" for core in cores if set("{}") & set(PLACEHOLDER.sub("", core))]
+        reasons += [f"unpaired or nested braces: {core:.60}" for core in cores if _has_stray_braces(core)]
         if reasons:
             kept.append((segment.place, reasons[0]))
             texts.append(None)
@@ -125,6 +125,11 @@ def has_words(text: str) -> bool:
 
 def _is_translated(text: str) -> bool:
     return has_words(PLACEHOLDER.sub("", text))
+
+
+def _has_stray_braces(text: str) -> bool:
+    """Return True for braces that are no placeholder's, as in ICU messages."""
+    return not set("{}").isdisjoint(PLACEHOLDER.sub("", text))
 
 
 def _survived(source: str, translation: str) -> bool:

@@ -31,7 +31,8 @@ class Table:
         """Read a table; `columns` is SOURCE or SOURCE:TARGET, names of the header or numbers from 1.
 
         Raises:
-            InputError: `columns` is missing or names no column, or a quotation does not end.
+            InputError: `columns` is missing or names no column, a quotation does not end, or a row of a CSV file is
+                longer than the first one.
         """
         mark = _MARK.match(content)
         assert mark is not None
@@ -49,6 +50,10 @@ class Table:
             dialect |= {"quoting": csv.QUOTE_NONE, "quotechar": None}
             records, rows = _rows(text, dialect)
         header = rows[0] if rows else []
+        wide = next((n for n, row in enumerate(rows, 1) if any(map(str.strip, row[len(header) :]))), None)
+        if kind == "csv" and wide is not None:
+            message = f"{place}: row {wide} has more cells than the first one"
+            raise InputError(message, "put cells that hold the delimiter in quotation marks")
         if columns is None:
             if len(header) != 1:
                 names = ", ".join(header)[:200]
