@@ -235,6 +235,16 @@ def test_what_is_never_closed_takes_no_longer_than_its_length_asks_for(unit: str
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.parametrize("unit", ["<span>Word {}.</span> ", "A <b>red</b> dress {}. "])
+def test_many_elements_in_a_line_take_linear_time(unit: str) -> None:
+    """If each sentence looked at all of them, these would take more than ten seconds."""
+    page = "".join(map(unit.format, range(3000)))
+    started = time.process_time()
+    after = translated(page)
+    assert time.process_time() - started < 5
+    assert after.count("<") == page.count("<")
+
+
 LINES = ["the red house", "das rote Haus.", "play-ing, (he) says!", "été 日本語 mix"]
 
 

@@ -8,10 +8,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mt.decoding.alignment import Unit
+
+_START = attrgetter("start")
 
 
 @dataclass(eq=False)
@@ -21,7 +24,7 @@ class Element:
     Attributes:
         opening, closing: its tags.
         start, end: span of its content in the line without tags; empty for an element without text.
-        parents: enclosing elements, outermost first; only used if the span is empty.
+        parents: enclosing elements, outermost first.
     """
 
     opening: str
@@ -41,6 +44,7 @@ class Line:
     def __post_init__(self) -> None:
         # Stable sort: of two elements with the same span the first to open is the outer one.
         self.elements.sort(key=lambda element: (element.start, -element.end))
+        self._with_text = [element for element in self.elements if element.start < element.end]
         self._edges = sorted({place for one in self.elements for place in (one.start, one.end)})
         self.children: defaultdict[Element, list[Element]] = defaultdict(list)  # direct ones, in order
         for element in self.elements:
@@ -48,8 +52,20 @@ class Line:
                 self.children[element.parents[-1]].append(element)
 
     def around(self, position: int) -> list[Element]:
-        """Return the elements around a character."""
-        return [element for element in self.elements if element.start <= position < element.end]
+        """Return the elements around a character, outer ones first."""
+        number = bisect_right(self._with_text, position, key=_START)
+        # Elements are nested: those around are the last one to begin and its parents, unless they end before.
+        last = self._with_text[number - 1 : number]
+        return [one for inner in last for one in (*inner.parents, inner) if one.end > position]
+
+    def beginning(self, start: int, end: int) -> list[Element]:
+        """Return the elements that begin in a span, outer ones first."""
+        first, last = (bisect_left(self.elements, place, key=_START) for place in (start, end))
+        return self.elements[first:last]
+
+    def empty_at(self, position: int) -> list[Element]:
+        """Return the elements without text at a position."""
+        return [one for one in self.beginning(position, position + 1) if one.end == position]
 
     def white_space_around(self, element: Element) -> tuple[bool, bool]:
         """Return whether white space stands before and behind an element without text."""
@@ -83,7 +99,7 @@ class Writer:
         if start == end:
             return
         for begin, stop in pairwise([start, *self._line.edges_within(start, end), end]):
-            self._put_unwritten(element for element in self._line.elements if element.start == element.end == begin)
+            self._put_unwritten(self._line.empty_at(begin))
             self._write(self._line.text[begin:stop], self._line.around(begin))
 
     def space(self, text: str) -> None:
@@ -92,7 +108,7 @@ class Writer:
 
     def gap(self, start: int, end: int, text: str) -> None:
         """Write white space between two sentences, and the elements from start to end of the line."""
-        within = [one for one in self._line.elements if start <= one.start == one.end < end]
+        within = [one for one in self._line.beginning(start, end) if one.start == one.end]
         self._put_before(within, is_first=False)
         if not self._pending_space:
             self.space(text)
@@ -106,7 +122,7 @@ class Writer:
 
         units = [part for unit in units for part in self._split_at_tags(unit, text, start)]
         if not units:
-            self._put_unwritten(one for one in self._line.elements if one.start == one.end == start)
+            self._put_unwritten(self._line.empty_at(start))
             self._write(text, self._line.around(start))
             return
         placement, written = Placement(self._line, start, end, units), 0

@@ -50,7 +50,8 @@ class Placement:
         self._place_all()
 
     def _place_all(self) -> None:
-        around = [one for one in self._line.elements if one.start < min(self._end, one.end) and one.end > self._start]
+        around = self._line.around(self._start)
+        around += [one for one in self._line.beginning(self._start + 1, self._end) if one.start < one.end]
         for parent, children in _families(around):
             bounds = (0, len(self.stacks)) if parent is None else self._ranges.get(parent)
             for element, (first, last) in self._siblings(children, bounds) if bounds else ():
@@ -59,8 +60,8 @@ class Placement:
             for stack in self.stacks[slice(*self._ranges.get(element, (0, 0)))]:
                 stack.append(element)
         empty = set["Element"]()
-        for element in self._line.elements:
-            if self._start <= element.start and element.end <= self._end and element not in self._ranges:
+        for element in self._line.beginning(self._start, self._end + 1):
+            if element.end <= self._end and element not in self._ranges:
                 if empty.isdisjoint(element.parents):  # else it is written with its parent
                     self._place_empty(element)
                 empty.add(element)
