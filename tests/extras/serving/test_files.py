@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -30,9 +31,9 @@ from mt.errors import MachineError
 from mt.extras.serving import files
 from mt.extras.serving.app import create_app
 from mt.extras.serving.files import Files, Job
-from mt.extras.serving.limits import Limits, RequestError
+from mt.extras.serving.limits import Limits, Metrics, RequestError
 from mt.extras.serving.requests import file_name
-from mt.extras.serving.service import Direction
+from mt.extras.serving.service import Direction, Service
 from serving_helpers import FORM, SLOW_SERVER, ServerProcess, form
 
 EN_XX = {"source": "en", "target": "xx"}
@@ -371,6 +372,43 @@ def test_translations_are_kept_for_a_while(empty_temporary: Path, monkeypatch: p
     monkeypatch.setattr(files, "_KEPT_SECONDS", 0.5)
     assert asyncio.run(kept()) == ([False, False, True, True], [False] * 4)
     assert list(empty_temporary.iterdir()) == []
+
+
+def into_english(content: bytes, *pair: str) -> bytes:
+    """Translate a page from a detected language, with a model of this pair that fails when it is asked."""
+
+    async def translated() -> bytes:
+        service = Service([Direction(*pair, Translator.__new__(Translator), SearchOptions())], Limits(), Metrics())
+        stored = Files(service, Limits())
+        try:
+            with stored.upload() as (folder, _):
+                job = Job(folder / "a.html", "auto", "en", "", "")
+                job.path.write_bytes(content)
+                return stored.path(await stored.translate(job)).read_bytes()
+        finally:
+            await asyncio.sleep(0.2)  # until the loop has seen the end of the process
+            stored.close()
+            service.close()
+
+    return asyncio.run(translated())
+
+
+@pytest.mark.parametrize("pair", [("de", "en"), ("en", "de")])
+def test_a_document_in_the_wanted_language_keeps_its_bytes(pair: tuple[str, str]) -> None:
+    """Also where no model writes that language."""
+    page = b"<p>Good&nbsp;morning, how <b>are</b> you\n  today? We wait for you in the caf&eacute;.</p>"
+    assert into_english(page, *pair) == page
+
+
+def test_the_process_of_a_document_has_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one a core, numpy would need more memory than the process may have."""
+    program = tmp_path / "python"
+    program.write_text('#!/bin/sh\nenv > "$5"\necho "{}"\n')  # instead of a translation
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setenv("OMP_NUM_THREADS", "64")
+    environment = into_english(b"", "de", "en").decode().splitlines()
+    assert {"OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1"} <= set(environment)
 
 
 def test_a_full_disk_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -112,7 +112,7 @@ class Files:
         finally:
             if self.progress.get(job.progress_name) is job.progress:  # not that of a later document of this name
                 del self.progress[job.progress_name]
-        job.path.unlink()
+        job.path.unlink(missing_ok=True)
         name = f"{job.output.parent.name}.{job.output.name}"
         self._kept[name] = job.output
         asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._discard, name)
@@ -124,23 +124,31 @@ class Files:
         if path := self._kept.pop(name, None):
             shutil.rmtree(path.parent, ignore_errors=True)
 
-    async def _run(self, job: Job) -> None:
-        """Run the child process and answer its questions; it is killed when this is cancelled."""
-        direction, _ = await self._service.direction("", job.source, job.target)
-        language = direction.source if direction else job.target
+    async def _start(self, job: Job) -> asyncio.subprocess.Process:
+        direction: Direction | None = None
         is_known = job.source != "auto"
+        # No model need write the target language: the text may be in it.
+        with nullcontext() if is_known else suppress(RequestError):
+            direction, _ = await self._service.direction("", job.source, job.target)
+        language = direction.source if direction else job.target
         wanted = {"columns": job.columns or None, "languages": (language, job.target), "check_source": is_known}
         arguments = (job.path.name, job.output.name, str(self._limits.file_characters), json.dumps(wanted))
         paths = (str(Path(__file__).resolve().parents[3]), *filter(None, sys.path))
-        process = await asyncio.create_subprocess_exec(
+        # OpenBLAS takes 41 MB a thread, by default one a core, of the memory that the process may have.
+        threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        return await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "mt.extras.serving.document_process", *arguments),
             cwd=job.path.parent,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**os.environ, **threads, "PYTHONPATH": os.pathsep.join(paths)},
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=16 * self._limits.file_characters + 1_000_000,  # of a line: JSON takes up to 12 bytes a character
             start_new_session=True,  # Ctrl-C is for the server
         )
+
+    async def _run(self, job: Job) -> None:
+        """Run the child process and answer its questions; it is killed when this is cancelled."""
+        process = await self._start(job)
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -148,6 +156,9 @@ class Files:
                 message = json.loads(line)
                 if isinstance(message, str):
                     job.direction, job.detected = await self._service.direction(message, job.source, job.target)
+                    if job.direction is None:
+                        job.path.replace(job.output)
+                        return
                     continue
                 if isinstance(message, dict):
                     if message:
@@ -165,6 +176,7 @@ class Files:
         raise RuntimeError(f"the process of a document ended with {code}")
 
     async def _translated(self, job: Job, sentences: list[str], aligned: bool) -> list[tuple[str, Sequence[Unit]]]:
+        assert job.direction is not None
         job.progress["sentences"] += len(sentences)
         translations: list[tuple[str, Sequence[Unit]]] = []
         for start in range(0, len(sentences), _SENTENCES):

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from mt.bundle.load_translator import open_model, read_config
 from mt.data.glossary import Glossary
-from mt.decoding.alignment import Unit, align_units
+from mt.decoding.alignment import Unit
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.translator import Translator
 from mt.errors import InputError
@@ -149,11 +149,9 @@ class Service:
         return await self.in_thread(lambda: self._direction(sample, source, target))
 
     async def translate_sentences(
-        self, sentences: Sequence[str], direction: Direction | None, deadline: float, aligned: bool
+        self, sentences: Sequence[str], direction: Direction, deadline: float, aligned: bool
     ) -> list[tuple[str, Sequence[Unit]]]:
-        """Translate part of a document, and align its words if asked; without a direction it stays as it is."""
-        if direction is None:
-            return [(text, align_units(text, text) if aligned else ()) for text in sentences]
+        """Translate part of a document, and align its words if asked."""
         options = replace(direction.search, n_best=1, scores=False, attention=aligned)
         translator = direction.translator
         found = await self._batcher.translate(translator, sentences, options, deadline, always=True)
