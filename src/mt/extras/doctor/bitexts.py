@@ -99,8 +99,10 @@ class Bitext:
 
     def inputs(self) -> list[Path]:
         """Return the files that it is read from, so far as a configuration names them."""
-        if not isinstance(self.source, TextFolder):
+        if isinstance(self.source, PairFiles | TableFile):
             return list(map(Path, self.files))
+        if not isinstance(self.source, TextFolder):  # a name is no path
+            return []
         try:
             return [text.path for pair in line_texts(self.source, self.data) for text in pair]
         except InputError:  # reading reports it
