@@ -20,12 +20,14 @@ class Web:
         files: contents by path.
         corpora: entries of the API, whose `url` is a path.
         cut: bytes after which an answer breaks off.
+        error: code of its answer for other paths.
         asked: paths, with the header Range if there was one.
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
     corpora: list[dict[str, Any]] = field(default_factory=list)
     cut: int | None = None
+    error: int = 404
     etag: str = '"1"'
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     address: str = ""
@@ -37,7 +39,7 @@ class Web:
         elif parts.path in self.files:
             content = self.files[parts.path]
         else:
-            request.send_error(404)
+            request.send_error(self.error)
             return
         spec = request.headers.get("Range")
         self.asked.append((parts.path, spec))

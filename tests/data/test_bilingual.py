@@ -106,6 +106,17 @@ def test_a_catalogue_without_its_language_is_not_guessed_both_ways(tmp_path: Pat
     assert pairs_of(tmp_path, both_ways | columns, **both) == [("one", "uno"), ("uno", "one")]
 
 
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_a_held_out_catalogue_without_its_language_is_not_guessed_both_ways(tmp_path: Path, split: str) -> None:
+    (tmp_path / "a.po").write_text('msgid "one"\nmsgstr "uno"\n')
+    ways = {"source_lang": "en", "target_lang": "it", "both_ways": True}
+    both = {"source_lang": ["en", "it"], "target_lang": ["it", "en"], split: {"file": "a.po"} | ways}
+    data = make_data_config(tmp_path, {"source": "a.en", "target": "a.it"} | ways, **both)
+    for source in getattr(data, split):
+        with pytest.raises(InputError, match="only source, target"):
+            list(read_pairs(source, data))
+
+
 LAUGHS = '<!DOCTYPE tmx [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><tmx><body><tu>&b;</tu></body></tmx>'
 EXTERNAL = '<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/passwd">]><tmx><body><tu>&a;</tu></body></tmx>'
 UNDECLARED = '<!DOCTYPE tmx SYSTEM "x.dtd"><tmx><body><tu><tuv lang="en"><seg>a&b;</seg></tuv></tu></body></tmx>'

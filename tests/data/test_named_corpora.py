@@ -13,6 +13,7 @@ from sacrebleu.dataset import DATASETS
 
 from data_helpers import make_data_config, pairs_of
 from mt.data.corpus import read_pairs
+from mt.data.named_corpora import opus_archive
 from mt.data.prepare import input_digests
 from mt.errors import InputError, MachineError
 from web_helpers import Web, serving, zipped
@@ -58,6 +59,11 @@ def test_latest_stays_the_version_that_was_downloaded(opus: Web, tmp_path: Path)
     assert json.loads((tmp_path / "cache/opus/Books_v2_en-it.json").read_text())["license"] == "CC0"
     newer = make_data_config(tmp_path, {"opus": "Books", "version": "v2"})
     assert input_digests(newer)["data.train"] != before["data.train"]
+
+
+def test_a_language_of_opus_may_have_a_region(opus: Web) -> None:
+    opus.add_corpus(zipped(BOOKS), "v2", source="en-GB", target="fr")
+    assert opus_archive("Books", "latest", ("fr", "en-GB"))[1] == "v2"
 
 
 def test_what_opus_does_not_have(opus: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

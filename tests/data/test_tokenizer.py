@@ -168,8 +168,7 @@ def test_vocabularies_are_shared_or_learned_from_a_text_each(tmp_path: Path, sha
     assert set(pair.files()) == ({"tokenizer.json"} if shared else {"source.json", "target.json"})
     assert len(pair.source.encode("hello")) == len(pair.target.encode("ciao")) == 1
     assert (len(pair.source.encode("ciao")) == 1) == (len(pair.target.encode("hello")) == 1) == shared
-    for name, content in pair.files().items():
-        (tmp_path / name).write_text(content, encoding="utf-8")
+    assert {path.name for path in pair.write(tmp_path)} == set(pair.files())
     loaded = TokenizerPair.load(tmp_path, shared=shared)
     assert loaded.shared == shared
     assert loaded.files() == pair.files()

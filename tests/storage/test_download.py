@@ -133,6 +133,13 @@ def test_addresses_that_give_nothing(web: Web, tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.parametrize("code", [408, 429, 500, 503])
+def test_a_server_in_trouble_is_not_the_users_mistake(web: Web, tmp_path: Path, code: int) -> None:
+    web.error = code
+    with pytest.raises(MachineError, match=f"the server answers {code} .*\n.*try again later"):
+        download(f"{web.address}/none", tmp_path / "a")
+
+
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_permission(web: Web, tmp_path: Path) -> None:
     tmp_path.chmod(0o500)

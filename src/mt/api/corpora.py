@@ -10,7 +10,7 @@ from mt.api.loading import Models, find_models, load
 from mt.api.texts import known_names
 from mt.api.training import ConfigLike, read_config, start
 from mt.api.translation import Translator
-from mt.config import Config, DataConfig
+from mt.config import Config, DataConfig, is_synthetic
 from mt.console import log
 from mt.data.prepare import drop_missing_sources
 from mt.errors import InputError, contradict
@@ -186,17 +186,22 @@ def _scorer(models: list[Translator], option: str, own: str, other: str) -> Scor
 
 def _train_pair(settings: Config, folder: Path, device: str, runs: Path) -> tuple[list[Path], list[Path]]:
     """Train a small model each way, for any two languages once, on the clean part of the training text."""
+    data = settings.data
+    human = {frozenset(data.languages_of(source)) for source in data.train if not is_synthetic(source)}
+    for pair in map(data.languages_of, data.train):
+        if frozenset(pair) not in human:
+            message = f"data.train: all text in {' and '.join(pair)} is synthetic, so no small model can be validated"
+            raise InputError(message, "give --forward and --backward instead of --train")
     check_output(text := folder / "text", settings.data)
     mark_scores_folder(folder)
     rules = dropping_rules((), ())
     cleaned = write_clean(check.check_corpus(settings, runs, 1, dropped_for=rules), text, rules)
-    data = settings.data
     models: tuple[list[Path], list[Path]] = ([], [])
-    for pair, files in _files_by_languages(data, cleaned.sources).items():
+    for pair, sources in sources_by_languages(data, cleaned.sources).items():
         for side, (own, other) in enumerate((pair, pair[::-1])):
             name = f"{own}-{other}" + ("-back" if side and own == other else "")
             log.info("training %s, a small model that scores", folder / name)
-            train = [dict(zip(("source", "target"), each[:: 1 - 2 * side], strict=True)) for each in files]
+            train = [_swapped(each) if side else each for each in sources]
             size = sum((Path(data.root) / each["target"]).stat().st_size for each in train)
             try:
                 start(scoring.small_model(name, (own, other), data.root, train, size, device), [], folder)
@@ -208,16 +213,21 @@ def _train_pair(settings: Config, folder: Path, device: str, runs: Path) -> tupl
     return forward + backward, backward + forward  # a source may be in the opposite direction
 
 
-def _files_by_languages(
-    data: DataConfig, cleaned: Sequence[Mapping[str, str]]
-) -> dict[tuple[str, str], list[tuple[str, str]]]:
-    """Return the two files of each cleaned source by its languages, those of an opposite direction exchanged."""
-    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+def sources_by_languages(
+    data: DataConfig, cleaned: Sequence[dict[str, Any]]
+) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Return the cleaned sources for small models by their languages, those of an opposite direction swapped."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for number, (source, each) in enumerate(zip(data.train, cleaned, strict=True)):
-        pair, files = data.languages_of(source), (each["source"], each["target"])
+        pair = data.languages_of(source)
+        own = {key: value for key, value in each.items() if key in ("source", "target", "synthetic")}
         if any(source == before.opposite(data.languages_of(before)) for before in data.train[:number]):
             continue  # the same text, read both ways
         if pair[::-1] in found:
-            pair, files = pair[::-1], files[::-1] if pair[0] != pair[1] else files
-        found.setdefault(pair, []).append(files)
+            pair, own = pair[::-1], _swapped(own) if pair[0] != pair[1] else own
+        found.setdefault(pair, []).append(own)
     return found
+
+
+def _swapped(source: dict[str, Any]) -> dict[str, Any]:
+    return {**source, "source": source["target"], "target": source["source"]}

@@ -88,8 +88,7 @@ def new_model(
 def write_text_files(folder: ModelDir, config: Config, tokenizers: TokenizerPair, preprocessing: Preprocessing) -> None:
     """Write the configuration, the tokenizers and the preprocessing of a model folder."""
     atomic.write_text(folder.config, dump_config(config))
-    for name, content in tokenizers.files().items():
-        atomic.write_text(folder.tokenizer / name, content)
+    tokenizers.write(folder.tokenizer)
     for path, learned in ((folder.casing, preprocessing.casing), (folder.spelling, preprocessing.spelling)):
         if learned is not None:
             atomic.write_text(path, learned.text())

@@ -74,7 +74,8 @@ def read_numbered(source: Source, data: DataConfig, on_issue: IssueHandler = rai
 
 def _is_read_both_ways(source: TableFile, data: DataConfig) -> bool:
     opposite = data.languages_of(source)[::-1]
-    others = (other for other in data.train if isinstance(other, TableFile) and other.file == source.file)
+    splits = (split for split in (data.train, data.valid, data.test) if isinstance(split, tuple))
+    others = (other for other in chain(*splits) if isinstance(other, TableFile) and other.file == source.file)
     return any(data.languages_of(other) == opposite for other in others)
 
 

@@ -29,7 +29,7 @@ def opus_archive(corpus: str, version: str, languages: tuple[str, str]) -> tuple
     """
     pair = "-".join(sorted(languages))
     answer = cache_folder() / "opus" / f"{corpus}_{version}_{pair}.json"
-    entry = json.loads(answer.read_bytes()) if answer.exists() else _ask_opus(corpus, version, pair)
+    entry = json.loads(answer.read_bytes()) if answer.exists() else _ask_opus(corpus, version, languages)
     path = answer.with_name(f"{corpus}_{entry['version']}_{pair}.zip")
     new = not path.exists()
     download(entry["url"], path)
@@ -45,8 +45,8 @@ def opus_archive(corpus: str, version: str, languages: tuple[str, str]) -> tuple
     return path, entry["version"]
 
 
-def _ask_opus(corpus: str, version: str, pair: str) -> dict[str, Any]:
-    source, target = pair.split("-", 1)
+def _ask_opus(corpus: str, version: str, languages: tuple[str, str]) -> dict[str, Any]:
+    source, target = sorted(languages)
     query = {"corpus": corpus, "source": source, "target": target, "preprocessing": "moses", "version": version}
     url = f"{os.environ.get('MT_OPUS_API') or _OPUS}?{urlencode(query)}"
     try:

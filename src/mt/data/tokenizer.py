@@ -24,6 +24,7 @@ from tokenizers.trainers import BpeTrainer
 
 from mt.console import log
 from mt.errors import InputError
+from mt.storage import atomic
 from mt.storage.run_dir import tokenizer_names
 from mt.text.lines import explain_read_errors, nfc
 
@@ -210,12 +211,9 @@ def _alphabet(lines: Iterable[str], size: int) -> list[str]:
 
     Rarer characters are spelt in bytes, so that a large script leaves room for merges.
     """
-    counts: Counter[str] = Counter()
-    for line in lines:
-        counts.update(normalized(line))
-    for character in (" ", SPACE, _ESCAPE):
-        counts.pop(character, None)
-    return [SPACE, *sorted(counts, key=lambda character: (-counts[character], character))[: size - 1]]
+    counts = Counter(chain.from_iterable(map(normalized, lines)))
+    characters = sorted(counts.keys() - {" ", SPACE, _ESCAPE}, key=lambda character: (-counts[character], character))
+    return [SPACE, *characters[: size - 1]]
 
 
 def normalized(text: str) -> str:
@@ -248,6 +246,13 @@ class TokenizerPair(NamedTuple):
         """Return the files of a `tokenizer/` folder, name to content."""
         source, target = tokenizer_names(self.shared)
         return {source: self.source.to_json()} | ({} if self.shared else {target: self.target.to_json()})
+
+    def write(self, folder: Path) -> tuple[Path, Path]:
+        """Write the files of a `tokenizer/` folder; return those of the two sides."""
+        for name, content in self.files().items():
+            atomic.write_text(folder / name, content)
+        source, target = tokenizer_names(self.shared)
+        return folder / source, folder / target
 
     @classmethod
     def load(cls, folder: Path, shared: bool) -> "TokenizerPair":

@@ -65,8 +65,7 @@ def make_tokenizers(
         tokenizers = pretrained.tokenizers() or _train_tokenizers(config, run_dir)
         refuse_other_tokenizer(run_dir, tokenizer_digests(tokenizers))
         with atomic.new_folder(run_dir.tokenizer, key=key) as folder:
-            for name, text in tokenizers.files().items():
-                atomic.write_text(folder / name, text)
+            tokenizers.write(folder)
     files = {name: file["sha256"] for name, file in read_manifest(run_dir.tokenizer)["files"].items()}
     refuse_other_tokenizer(run_dir, files)  # a user may have replaced them
     tokenizers = TokenizerPair.load(run_dir.tokenizer, settings.shared)

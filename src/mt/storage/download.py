@@ -41,7 +41,7 @@ def download(url: str, path: Path, md5: str | None = None) -> None:
 
     Raises:
         InputError: the server has no such file, its content is not what was expected, or the network is switched off.
-        MachineError: no connection, or it broke; the next call goes on where this one ended.
+        MachineError: no connection, it broke, or the server is busy; the next call goes on where this one ended.
     """
     partial = path.with_name(f"{path.name}{atomic.PARTIAL}")
     if path.exists():
@@ -103,6 +103,8 @@ def _answer(url: str, headers: dict[str, str]) -> Iterator[Any]:
         with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT) as answer:
             yield answer
     except urllib.error.HTTPError as error:
+        if error.code >= 500 or error.code in (408, 429):
+            raise MachineError(f"{url}: the server answers {error.code} {error.reason}", "try again later") from None
         kind = _RangeError if error.code == 416 and "Range" in headers else InputError
         raise kind(f"{url}: the server answers {error.code} {error.reason}", "check the name") from None
     except (urllib.error.URLError, http.client.HTTPException, ssl.SSLError, TimeoutError, ConnectionError) as error:

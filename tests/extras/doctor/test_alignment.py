@@ -8,7 +8,9 @@ import pytest
 import yaml
 
 from command import mt
+from data_helpers import lines_in, write_lines
 from mt.data.phrasebook import sentence_pairs
+from mt.extras.doctor.align_files import align_files
 from mt.extras.doctor.alignment import Link, align, in_step_until, with_gaps
 
 Lines = tuple[tuple[int, int], tuple[int, int]]
@@ -99,6 +101,15 @@ def test_the_command_writes_a_table_that_can_be_trained_on(tmp_path: Path) -> No
         "  valid: {from_train: 50}\n  test: {from_train: 50}\n"
     )
     mt("data", "check", "a.yaml", cwd=tmp_path)
+
+
+def test_a_table_keeps_the_spaces_of_its_sentences(tmp_path: Path) -> None:
+    french = "«\u00a0Prix\u202f:\u00a012\u3000€\u00a0»"
+    write_lines(tmp_path / "a", ["« Price:\t12 € »"])
+    write_lines(tmp_path / "b", [f"\t{french} "])
+    align_files(tmp_path / "a", tmp_path / "b", tmp_path / "ab.tsv", None)
+    [_, row] = lines_in(tmp_path / "ab.tsv")
+    assert row.split("\t")[:2] == ["« Price: 12 € »", french]
 
 
 @pytest.mark.parametrize(

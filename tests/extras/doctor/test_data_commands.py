@@ -21,7 +21,7 @@ from html_helpers import checked
 from mt.data.corpus import Pair, one_line
 from mt.errors import InputError
 from mt.extras.doctor.check import check_corpus
-from mt.extras.doctor.clean import dropping_rules, write_clean
+from mt.extras.doctor.clean import check_output, dropping_rules, write_clean
 from mt.extras.doctor.rules import DROPPABLE
 from mt.storage import atomic
 
@@ -218,6 +218,13 @@ def test_a_cleaning_is_not_replaced_while_it_is_the_input(project: Path, source:
     before = (project / "out" / "train.en").read_bytes()
     assert "out: this folder is or holds the input out/train.en" in clean(project, "out", code=2)
     assert (project / "out" / "train.en").read_bytes() == before
+
+
+def test_the_name_of_a_corpus_is_no_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with atomic.new_folder(Path("Books"), made_by="mt data clean") as cleaned:
+        write_lines(cleaned / "train.en", ["one"])
+    check_output(Path("Books"), make_config(tmp_path, {"opus": "Books"}).data)
 
 
 @pytest.mark.parametrize("name", ["mine.yaml", "train.en", "link", "texts/a.en"])

@@ -22,7 +22,7 @@ from mt.data.phrasebook import sentence_pairs
 from mt.errors import InputError
 from mt.extras.doctor import align_files, block_checks, misalignment
 from mt.extras.doctor.alignment import Link
-from mt.extras.doctor.bitexts import bitexts_of, read_bitext
+from mt.extras.doctor.bitexts import RawPair, bitexts_of, read_bitext, realigned
 from mt.extras.doctor.check import check_corpus
 from mt.extras.doctor.misalignment import Block, conflicts, misaligned_blocks, unpaired_lines
 
@@ -195,6 +195,14 @@ def test_a_repair_pairs_shifted_lines_with_their_translations(pairs: list[tuple[
     if shifted:
         rows = (tmp_path / "clean" / "repaired" / "alignment.tsv").read_text(encoding="utf-8").count("\n") - 1
         assert rows >= 0.9 * shifted, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("block", "targets"), [(Block(3, 6, 2, unsure=(4, 5)), "012545"), (Block(0, 3, -2, unsure=(0, 1)), "010345")]
+)
+def test_a_translation_beyond_the_text_is_not_looked_for(block: Block, targets: str) -> None:
+    pairs = (RawPair(number, str(number - 1), str(number - 1), "") for number in range(1, 7))
+    assert "".join(raw.target for raw in realigned(pairs, [block])) == targets
 
 
 @pytest.mark.slow

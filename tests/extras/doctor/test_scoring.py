@@ -15,10 +15,11 @@ import yaml
 
 from command import Command, mt
 from conftest import LETTERS, TWO_LANGUAGES, into, made_once
-from data_helpers import lines_in, write_lines
-from mt.api.corpora import score_corpus
-from mt.config import load_config
+from data_helpers import lines_in, make_config, write_lines, write_pairs
+from mt.api.corpora import score_corpus, sources_by_languages
+from mt.config import load_config, parse_config
 from mt.data.corpus import Pair
+from mt.data.prepare import prepare_text
 from mt.errors import InputError, MachineError
 from mt.extras.doctor import scoring
 from mt.extras.doctor.bitexts import bitexts_of
@@ -301,6 +302,26 @@ def test_embeddings_need_their_package(tmp_path: Path) -> None:
     corpus(tmp_path, 20, 0)
     with pytest.raises(InputError, match=r"sentence-transformers|no such folder"):
         score_corpus(tmp_path / "judged.yaml", tmp_path / "scores", embeddings=tmp_path / "none")
+
+
+def test_small_models_take_back_translations_and_no_test_set(tmp_path: Path) -> None:
+    people = write_pairs(tmp_path, "people", [(f"one {n}", f"uno {n}") for n in range(40)])
+    model = write_pairs(tmp_path, "model", [(f"<BT> two {n}", f"due {n}") for n in range(40)])
+    train = [people, {**model, "synthetic": True}]
+    [(languages, sources)] = sources_by_languages(make_config(tmp_path, train).data, train).items()
+    small = scoring.small_model("small", languages, str(tmp_path), sources, 1000, "cpu")
+    prepare_text(parse_config(json.dumps(small), "small.yaml"), tmp_path / "text", "key")
+    sizes = [len(lines_in(tmp_path / "text" / f"{split}.source")) for split in ("train", "valid", "test")]
+    assert sizes == [76, 4, 0]
+
+
+def test_small_models_are_not_trained_on_back_translations_only(tmp_path: Path) -> None:
+    data: dict[str, object] = {"source_lang": "en", "target_lang": "xx", "test": None}
+    data["valid"] = {"source": "valid.en", "target": "valid.xx"}
+    data["train"] = {"source": "train.en", "target": "train.xx", "synthetic": True}
+    with pytest.raises(InputError, match=r"all text in en and xx is synthetic.*\n.*--forward"):
+        score_corpus({"name": "judged", "data": data}, tmp_path / "scores")
+    assert not (tmp_path / "scores").exists()
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def align_files(source: Path, target: Path, output: Path, min_score: float | Non
 
 def _sentences(path: Path) -> list[str]:
     """Return the lines that are not empty, each as a cell of a table."""
-    lines = [line for text in read_lines(path) if (line := " ".join(text.split()))]
+    lines = [line for text in read_lines(path) if (line := text.replace("\t", " ").strip())]
     if not lines:
         raise InputError(f"{path}: no sentence in it")
     if len(lines) > _MAX_LINES:

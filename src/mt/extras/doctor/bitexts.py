@@ -99,8 +99,10 @@ class Bitext:
 
     def inputs(self) -> list[Path]:
         """Return the files that it is read from, so far as a configuration names them."""
-        if not isinstance(self.source, TextFolder):
+        if isinstance(self.source, PairFiles | TableFile):
             return list(map(Path, self.files))
+        if not isinstance(self.source, TextFolder):  # a name is no path
+            return []
         try:
             return [text.path for pair in line_texts(self.source, self.data) for text in pair]
         except InputError:  # reading reports it
@@ -220,7 +222,8 @@ def realigned(pairs: Iterator[RawPair], blocks: Sequence[Block]) -> Iterator[Raw
         own = (block for block in blocks if start <= block.start < start + SEGMENT)
         moved = {n: n + block.shift for block in own if block.shift for n in range(block.start, block.end)}
         for number, here in enumerate(segment, start):
-            other = segment[moved.get(number, number) - start]
+            there = moved.get(number, number) - start
+            other = segment[there] if 0 <= there < len(segment) else here  # else its translation is cut off
             stays = other is here or number in unsure or here.error or other.error
             yield here if stays else here.changed(here.source, other.target, "alignment")
         start += len(segment)

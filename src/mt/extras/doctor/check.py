@@ -20,13 +20,7 @@ from mt.extras.doctor.findings import SPLITS, Example, Findings
 from mt.extras.doctor.overlaps import RepetitionFinder
 from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.rules import BIT, DROPPED_BY_TRAINING, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, FindingRule
-from mt.extras.doctor.statistics import (
-    BitextStatistics,
-    collect_statistics,
-    criteria_by_direction,
-    load_tokenizers,
-    write_tokenizers,
-)
+from mt.extras.doctor.statistics import BitextStatistics, collect_statistics, criteria_by_direction, load_tokenizers
 from mt.extras.planning.corpus_sample import MAX_SAMPLE
 
 
@@ -100,7 +94,7 @@ def check_corpus(
         closing(RepetitionFinder(Path(folder), dropped_for, max_per_template)) as finder,
     ):
         tokenizers = load_tokenizers(config, runs, statistics)
-        files = tokenizers and write_tokenizers(tokenizers[1], Path(folder))
+        files = tokenizers and tokenizers[1].write(Path(folder))  # for the worker processes
         criteria = criteria_by_direction(config, statistics, files)
         coverage = tokenizers and measure_coverage(*tokenizers, statistics, findings)
         in_blocks, maps = check_blocks(statistics, findings)

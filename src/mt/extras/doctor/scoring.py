@@ -240,7 +240,7 @@ def _language_shares(languages: tuple[str, str], pairs: Sequence[Pair]) -> Itera
 
 
 def small_model(
-    name: str, languages: tuple[str, str], root: str, train: list[dict[str, str]], size: int, device: str
+    name: str, languages: tuple[str, str], root: str, train: list[dict[str, Any]], size: int, device: str
 ) -> dict[str, Any]:
     """Return the configuration of a model that learns for a few epochs: later it would know wrong pairs by heart.
 
@@ -251,7 +251,7 @@ def small_model(
         "name": name,
         "data": {
             "source_lang": languages[0], "target_lang": languages[1], "root": root, "train": train,
-            "valid": {"from_train": _HELD_OUT},
+            "valid": {"from_train": _HELD_OUT}, "test": None,
         },
         "tokenizer": {"vocab_size": 8000},
         "model": {

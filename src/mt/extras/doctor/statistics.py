@@ -20,7 +20,6 @@ from mt.extras.doctor.line_languages import undetectable
 from mt.extras.doctor.scripts import scripts_of
 from mt.extras.doctor.word_hashes import frequent_words
 from mt.extras.planning.corpus_sample import EvenSample
-from mt.storage import atomic
 from mt.storage.run_dir import RunDir
 from mt.text.languages import BACK_TRANSLATION_TAG
 from mt.text.lines import nfc
@@ -131,11 +130,3 @@ def load_tokenizers(
     merged = [texts[0] + texts[1]] if settings.shared else texts
     trained = [train_tokenizer(text, settings.vocab_size, (), settings.type) for text in merged]
     return f"trained on {len(pairs):,} pairs", TokenizerPair(trained[0], trained[-1])
-
-
-def write_tokenizers(tokenizers: TokenizerPair, folder: Path) -> tuple[Path, Path]:
-    """Write the tokenizers for the worker processes; return the files of the two sides."""
-    paths = [folder / name for name in tokenizers.files()]
-    for name, content in tokenizers.files().items():
-        atomic.write_text(folder / name, content)
-    return paths[0], paths[-1]

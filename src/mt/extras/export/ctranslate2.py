@@ -30,8 +30,7 @@ def write_ctranslate2(job: ExportJob, folder: Path, card: str, number_format: st
     """
     tokenizers, settings = job.tokenizers, TranslationSettings.of(job.config)
     write_converted(job.model, job.config, tokenizers, folder, number_format)
-    for name, content in tokenizers.files().items():
-        atomic.write_text(folder / name, content)
+    tokenizers.write(folder)
     for name, tokenizer in zip(_SENTENCEPIECE, tokenizers, strict=True):
         if isinstance(tokenizer, SentencePieceTokenizer):
             atomic.write_bytes(folder / name, tokenizer.models[0])

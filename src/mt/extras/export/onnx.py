@@ -33,8 +33,7 @@ def write_onnx(job: ExportJob, folder: Path, card: str) -> str:
     Raises:
         MtError: the logits differ.
     """
-    for name, content in job.tokenizers.files().items():
-        atomic.write_text(folder / name, content)
+    job.tokenizers.write(folder)
     parts = _TOKENIZERS
     if isinstance(job.tokenizers.source, SentencePieceTokenizer):
         parts = _SENTENCEPIECE
