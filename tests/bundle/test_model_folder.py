@@ -164,6 +164,18 @@ def test_a_damaged_file(folder: ModelDir, name: str) -> None:
     assert "MANIFEST.json is missing" in one_sentence(folder)
 
 
+@pytest.mark.parametrize("manifest", [None, '{"files": {}}'])  # exports of ours have one, too
+def test_a_model_of_other_software_is_to_be_imported(tmp_path: Path, manifest: str | None) -> None:
+    folder = ModelDir(tmp_path / "opus mt")
+    folder.root.mkdir()
+    (folder.root / "config.json").write_text("{}")
+    if manifest:
+        folder.manifest.write_text(manifest)
+    with pytest.raises(InputError) as caught:
+        load(folder)
+    assert caught.value.hint == f"import it: mt import '{folder.root}' --output NEW"
+
+
 def test_the_readme_may_be_edited_and_converted_models_deleted(folder: ModelDir) -> None:
     folder.readme.write_text("Mine.")
     load(folder)

@@ -1,6 +1,7 @@
 """Integrity checks of a model folder; they import no torch."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from mt.data.tokenizer import TokenizerPair
@@ -22,15 +23,16 @@ def verify_files(folder: ModelDir, *files: Path, part: Path | None = None) -> di
         InputError: a file is missing, altered or not listed.
         MachineError: one cannot be read.
     """
+    is_foreign = not folder.config.exists() and (folder.root / "config.json").is_file()
+    imports = f"import it: mt import {quote(str(folder.root))} --output NEW"
+    hint = imports if is_foreign else "copy it again, or finish its training"
     try:
         listed: dict[str, Any] = verify(folder.root, *files, *([] if part is None else [part]))["files"]
     except DamagedError as error:
-        raise InputError(
-            f"{folder.root}: not a complete model folder: {error}", "copy it again, or finish its training"
-        ) from None
+        raise InputError(f"{folder.root}: not a complete model folder: {error}", hint) from None
     for name in (path.relative_to(folder.root).as_posix() for path in files):
         if name not in listed:
-            raise InputError(f"{folder.root}: not a complete model folder: its manifest does not list {name}")
+            raise InputError(f"{folder.root}: not a complete model folder: its manifest does not list {name}", hint)
     return listed
 
 

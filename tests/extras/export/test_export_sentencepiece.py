@@ -1,5 +1,8 @@
 """Export of models with SentencePiece tokenizers to transformers and ONNX Runtime, and their way back."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianTokenizer
 import mt as mt_api
 from engine_helpers import ENGLISH, GERMAN, configured
 from export_helpers import run_readme
-from import_helpers import TEXT, marian, scrambled, sentencepiece
+from import_helpers import TEXT, marian, scrambled, sentencepiece, write_json
 from mt.bundle.load_translator import open_model
 from mt.bundle.model_folder import build_model, load_model, new_model
 from mt.data.sentence_format import framed
@@ -20,6 +23,7 @@ from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.extras.export.exporting import export
+from mt.extras.export.onnx import _SENTENCEPIECE
 from mt.storage.run_dir import ModelDir
 
 LINES = [*ENGLISH, "The dog!", "Old  grass ☃.", "é 日本"]
@@ -154,3 +158,13 @@ def test_onnx_translates_as_the_model_does(kind: str, tmp_path: Path, monkeypatc
     longest = names["config"]["max_target_tokens"]
     expected = translator.best(LINES, SearchOptions(1, 1, max_length=longest, max_length_ratio=100.0))
     assert names["translate"](LINES) == expected
+
+
+def test_the_readme_of_onnx_reads_pieces_as_utf_8_in_every_locale(tmp_path: Path) -> None:
+    """As on Windows, where files are opened in another encoding."""
+    for side in ("source", "target"):
+        write_json(tmp_path / f"{side}_pieces.json", {"▁é": 4})
+    [line] = [line for line in _SENTENCEPIECE["OPENED"].splitlines() if "pieces.json" in line]
+    command = [sys.executable, "-c", f"import json\n{line}\nassert ids_of == {{chr(0x2581) + chr(233): 4}}"]
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run(command, cwd=tmp_path, env=os.environ | locale, check=True)

@@ -13,10 +13,12 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from huggingface_hub import constants
 
 from export_helpers import random_job
 from import_helpers import marian
 from mt.extras.export.huggingface import write_huggingface
+from mt.extras.importing.importing import find_folder
 from mt.text.spelling import Spelling
 
 NAME = "opus/opus-mt-en-de"
@@ -130,6 +132,22 @@ def test_pickled_weights_are_replaced_by_the_hubs_own_conversion(tmp_path: Path)
     with hub(revisions, PULL_REQUESTS) as endpoint:
         assert import_from(endpoint, tmp_path).stdout == "en to de, 64 pieces\nours\n"
     assert not list((tmp_path / "cache").rglob("pytorch_model.bin"))
+
+
+@pytest.mark.parametrize("switch", ["MT_OFFLINE", "HF_HUB_OFFLINE"])
+def test_the_conversion_in_the_cache_is_found_offline(
+    switch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cached = tmp_path / f"models--{NAME.replace('/', '--')}"
+    for revision, name in (("main", "config.json"), ("refs/pr/5", "model.safetensors")):
+        snapshot = cached / "snapshots" / _digest(revision.encode())
+        for path, content in ((cached / "refs" / revision, snapshot.name), (snapshot / name, "")):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setenv(switch, "1")
+    assert find_folder(NAME) == cached / "snapshots" / _digest(b"refs/pr/5")
 
 
 @pytest.mark.parametrize("pull_requests", [[], PULL_REQUESTS[:2]], ids=["none", "of-others"])

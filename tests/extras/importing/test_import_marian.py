@@ -20,6 +20,7 @@ from import_helpers import TEXT, marian
 from mt.bundle.load_translator import open_model
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError
+from mt.extras.importing.marian import _vocabularies, find_npz
 from mt.storage.run_dir import ModelDir
 
 CONFIG = {
@@ -180,6 +181,18 @@ def test_files_of_two_languages_are_told_apart_by_their_names(suffix: str, tmp_p
         assert (tmp_path / "again" / "model.safetensors").read_bytes() == expected
 
 
+def test_decoder_yml_may_name_single_files_without_a_list(tmp_path: Path) -> None:
+    (tmp_path / "decoder.yml").write_text("models: best.npz\nvocabs: both.yml\n")
+    for name in ("best.npz", "last.npz", "old.vocab.yml", "source.spm", "target.spm"):
+        (tmp_path / name).touch()
+    (tmp_path / "both.yml").write_text('"</s>": 0\n"<unk>": 1\n')
+    assert find_npz(tmp_path) == tmp_path / "best.npz"
+    _, pieces = _vocabularies(tmp_path, (("en",), ("de",)))
+    assert pieces == (["</s>", "<unk>"], ["</s>", "<unk>"])
+    (tmp_path / "decoder.yml").write_text("models: 5\n")
+    assert find_npz(tmp_path) == tmp_path / "5"
+
+
 # Refused --------------------------------------------------------------------------------------------------------------
 
 
@@ -216,6 +229,7 @@ def _pickled(folder: Path) -> None:
 
 BAD = {
     "type": (_configured(type="s2s"), "type: 's2s' is not one of our architectures"),
+    "reversed": (_configured(right_left=True), "right-left: True is not one of our architectures"),
     "activation": (_configured(transformer_ffn_activation="gelu"), "'gelu' is not one of our architectures"),
     "norm": (_configured(transformer_postprocess="da"), "norms: 'da' is not one of our architectures"),
     "no-config": (_changed(special_model=None), "no configuration"),

@@ -183,6 +183,17 @@ def test_files_of_one_language_are_read_by_its_tokenizer_only(tmp_path: Path) ->
     assert len(of_german.target_ids) == len(of_both.target_ids)
 
 
+@pytest.mark.parametrize("names", [["a.en"], ["a.de"], ["a.en", "empty.de"], ["empty"]])
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_text_of_both_sides_is_needed(names: list[str], is_shared: bool, tmp_path: Path) -> None:
+    tokenizers = [SentencePieceTokenizer.train(text, 310, (), "bpe") for text in (ENGLISH, GERMAN)]
+    pair = TokenizerPair(tokenizers[0], tokenizers[0 if is_shared else 1])
+    files = [written(tmp_path, [] if "empty" in name else ENGLISH, name) for name in names]
+    lacking = "de" if "a.en" in names else "en"
+    with pytest.raises(InputError, match=rf"--prune .*: no text of {lacking}, whose pieces would be lost"):
+        prune(configured("data.source_lang=en", "data.target_lang=de"), pair, files)
+
+
 # The command ----------------------------------------------------------------------------------------------------------
 
 
@@ -215,8 +226,6 @@ def test_what_cannot_be_pruned_is_refused(tmp_path: Path) -> None:
     marian(tmp_path / "theirs")
     with pytest.raises(InputError, match=r"nothing\.txt: no such file"):
         mt_api.import_model(tmp_path / "theirs", tmp_path / "out", prune=[tmp_path / "nothing.txt"])
-    with pytest.raises(InputError, match="no text in it"):
-        mt_api.import_model(tmp_path / "theirs", tmp_path / "out", prune=[written(tmp_path, [], "empty")])
     sentencepiece(tmp_path, "words.model", kind="word", size=20)
     tokenizer = SentencePieceTokenizer.from_files(tmp_path / "words.model")
     with pytest.raises(InputError, match="words or characters"):

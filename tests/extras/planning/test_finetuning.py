@@ -49,6 +49,7 @@ def test_it_continues_the_model(tuned: Path, config: Config) -> None:
     assert config.tokenizer == start.tokenizer
     assert config.data.max_length == start.data.max_length
     assert (config.decoding.beam_size, config.decoding.max_length) == (2, 12)
+    assert not config.decoding.correct_spelling  # it would learn from the new text alone
     assert (config.data.source_lang, config.data.target_lang) == (("en",), ("yy",))  # found in the files' names
     relative = config.model_copy(
         update={"training": config.training.model_copy(update={"init_from": str(tuned / "runs/two")})}

@@ -187,6 +187,7 @@ def test_joeynmt(tmp_path: Path) -> None:
     assert (training.schedule, training.learning_rate, training.warmup_steps) == ("inverse_sqrt", 0.0007, 3000)
     assert (training.max_tokens, training.accumulate, training.max_epochs) == (80 * 32, 2, 30)
     assert (training.clip_norm, training.betas, training.best_metric) == (2.0, (0.9, 0.98), "bleu")
+    assert training.patience is None  # JoeyNMT's ends no training
     assert (config.decoding.beam_size, config.decoding.length_penalty, config.decoding.max_length) == (4, 0.6, 90)
     differing, missing = comments.split("# Without a counterpart:")
     assert "training.batch_size: 80: counts sentences; taken as 32 tokens each" in differing
@@ -208,7 +209,7 @@ def test_joeynmt(tmp_path: Path) -> None:
         ),
         (
             {"warmupinversesquareroot": "plateau", "  learning_rate_warmup: 3000\n": ""},
-            {"schedule": "constant", "warmup_steps": 0},
+            {"schedule": "constant", "warmup_steps": 0, "patience": 10},
         ),
         ({"  learning_rate_warmup: 3000\n": ""}, {"warmup_steps": 10_000}),  # JoeyNMT's default
         ({"  label_smoothing: 0.1\n": "", "  clip_grad_norm: 2.0\n": ""}, {"label_smoothing": 0.0, "clip_norm": None}),
@@ -279,6 +280,22 @@ def test_fairseq(tmp_path: Path) -> None:
     changed = FAIRSEQ.replace("--bf16", "--bf16 --no-scale-embedding --layernorm-embedding")
     model = converted(tmp_path, changed)[0].model
     assert (model.scale_embeddings, model.embedding_norm) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "patience", "expected"),
+    [
+        ("inverse_sqrt", "", None),
+        ("inverse_sqrt", "--patience -1", None),
+        ("reduce_lr_on_plateau", "", 10),
+        ("reduce_lr_on_plateau", "--patience 6", 6),
+    ],
+)
+def test_fairseq_ends_early_only_when_asked_to(
+    schedule: str, patience: str, expected: int | None, tmp_path: Path
+) -> None:
+    text = FAIRSEQ.replace("inverse_sqrt", schedule).replace("--patience 6", patience)
+    assert converted(tmp_path, text)[0].training.patience == expected
 
 
 def test_other_toolkits_may_name_fairseq(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ _SENTENCEPIECE = {
     "IMPORTS": "import unicodedata\nimport numpy as np\nimport onnxruntime\n"
     "from sentencepiece import SentencePieceProcessor\n",
     "OPENED": """source, target = (SentencePieceProcessor(f"{side}.spm") for side in ("source", "target"))
-ids_of, ids_of_target = (json.load(open(f"{side}_pieces.json")) for side in ("source", "target"))
+ids_of, ids_of_target = (json.load(open(f"{side}_pieces.json", encoding="utf-8")) for side in ("source", "target"))
 pieces = list(ids_of_target)
 
 

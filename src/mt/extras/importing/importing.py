@@ -67,9 +67,12 @@ def _has_weights(folder: Path) -> bool:
 
 
 def _converted_revision(name: str) -> str | None:
-    """Return the revision with the hub's own conversion of a model to safetensors, if there is one."""
-    from huggingface_hub import get_repo_discussions
+    """Return the revision with the hub's own conversion to safetensors, if there is one; offline, a cached one."""
+    from huggingface_hub import constants, get_repo_discussions
 
+    if offline_switch():
+        cached = Path(constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}", "refs/refs/pr")
+        return next((f"refs/pr/{each.name}" for each in sorted(cached.glob("*"))), None)
     offered = get_repo_discussions(name, author=_CONVERTER, discussion_type="pull_request", discussion_status="open")
     return next((f"refs/pr/{each.num}" for each in offered if each.author == _CONVERTER), None)
 

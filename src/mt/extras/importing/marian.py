@@ -33,6 +33,7 @@ _ACTIVATIONS = {"relu": 0, "swish": 2}  # by CTranslate2's numbers; Marian's gel
 _NORMS = {"dan": False, "n da n": True}  # transformer-preprocess, -postprocess, -postprocess-top: is it pre-norm
 _ALLOWED: dict[str, tuple[Any, ...]] = {
     "type": ("transformer",),
+    "right-left": (False,),
     "transformer-decoder-autoreg": ("self-attention",),
     "transformer-no-projection": (False,),
     "transformer-ffn-depth": (2,),
@@ -69,12 +70,17 @@ def find_npz(path: Path) -> Path | None:
     """
     if path.is_file():
         return path if path.suffix == ".npz" else None
-    settings = read_mapping(path / "decoder.yml", {}, yaml.safe_load)
-    named = [path / Path(str(each)).name for each in settings.get("models") or []]
-    found = [each for each in named or sorted(path.glob("*.npz")) if not each.name.endswith(".optimizer.npz")]
+    paths = _named(path, "models") or sorted(path.glob("*.npz"))
+    found = [each for each in paths if not each.name.endswith(".optimizer.npz")]
     if len(found) > 1:
         raise InputError(f"{path}: it has several models of Marian", f"name one of them, as {found[0]}")
     return found[0] if found else None
+
+
+def _named(folder: Path, key: str) -> list[Path]:
+    """Return the files that decoder.yml lists under a key; a single one needs no list."""
+    given = read_mapping(folder / "decoder.yml", {}, yaml.safe_load).get(key) or []
+    return [folder / Path(str(each)).name for each in (given if isinstance(given, list) else [given])]
 
 
 def read_marian(path: Path, name: str, languages: Languages) -> tuple[Plan, Tensors]:
@@ -169,8 +175,7 @@ def _name(name: str) -> str | None:
 
 def _vocabularies(folder: Path, languages: Languages) -> tuple[tuple[Path, Path], tuple[list[str], list[str]]]:
     """Return the SentencePiece models of source and target, and the pieces of their vocabularies by id."""
-    settings = read_mapping(folder / "decoder.yml", {}, yaml.safe_load)
-    named = [folder / Path(str(each)).name for each in settings.get("vocabs") or []]
+    named = _named(folder, "vocabs")
     found = named or list(folder.glob("*vocab*.yml")) or list(folder.glob("*.spm"))
     models = [folder / "source.spm", folder / "target.spm"]
     if not all(path.is_file() for path in models):

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from mt.config import Config
+from mt.console import shortened
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.tokenizer import SPECIALS, TokenizerPair, normalized
 from mt.data.tokenizer_kinds import TextTokenizer
@@ -58,10 +59,15 @@ def prune(config: Config, tokenizers: TokenizerPair, corpus: Sequence[Path]) -> 
     A file whose name ends in one of the model's languages, as train.en, is of that language; another is of all.
 
     Raises:
-        InputError: a tokenizer is not a SentencePiece model of unigrams or BPE, or a file cannot be read or is empty.
+        InputError: a tokenizer is not a SentencePiece model of unigrams or BPE, a file cannot be read, or
+            there is no text of source or target.
     """
     sides = config.data.source_lang, config.data.target_lang
     files = [[path for path in corpus if _is_of(path, own, {*sides[0], *sides[1]})] for own in sides]
+    for own, chosen in zip(sides, files, strict=True):
+        if not any(map(any, _batches(chosen))):
+            message = f"--prune {corpus[0]}: no text of {shortened(', '.join(own))}, whose pieces would be lost"
+            raise InputError(message, "name files with text of both languages")
     if tokenizers.source is tokenizers.target:  # with one model
         files = [[*corpus]]
     if tokenizers.shared:
@@ -72,8 +78,6 @@ def prune(config: Config, tokenizers: TokenizerPair, corpus: Sequence[Path]) -> 
         pair, ids = TokenizerPair(reduced[0][0], reduced[1][0]), [kept for _, kept in reduced]
     counts = [_compare(*side) for side in zip(tokenizers, pair, files, strict=False)]
     lines, unchanged = (sum(column) for column in zip(*counts, strict=True))
-    if not lines:
-        raise InputError(f"--prune {corpus[0]}: there is no text in it", "name files with text of both languages")
     settings = config.tokenizer.model_copy(update={"vocab_size": max(300, pair.source.vocab_size)})
     pruned = config.model_copy(update={"tokenizer": settings})
     return Pruned(pruned, pair, torch.tensor(ids[0]), torch.tensor(ids[1]), lines, unchanged)

@@ -149,7 +149,8 @@ def _text(
     theirs = start.config
     dropout = max(theirs.model.dropout, _LITTLE_TEXT_DROPOUT) if inputs.pairs < SIZE_BOUNDS[0] else theirs.model.dropout
     changed = theirs.model.model_copy(update={"dropout": dropout})
-    searched = theirs.decoding.model_copy(update={"tune_length_penalty": False})
+    chosen = {"tune_length_penalty": False, "correct_spelling": True}  # their defaults, which `_values` leaves out
+    searched = theirs.decoding.model_copy(update=chosen)
     tokenizer = theirs.tokenizer
     if tokenizer.sampling_alpha is not None:  # allowed for the kind of a given file, which is not named
         tokenizer = tokenizer.model_copy(update={"type": "unigram"})
@@ -163,6 +164,7 @@ def _text(
         "training": _training(start, inputs, length),
         "decoding": [
             *_values(searched, "as the model's", "beam_size", "length_penalty"),
+            Choice("correct_spelling", False, "the model knows words that are not in this text"),
             *[Choice("tune_length_penalty", True, TUNING_REASON)] * (searched.beam_size > 1),
         ],
         "evaluation": _values(theirs.evaluation, "as the model's"),
