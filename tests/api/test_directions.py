@@ -59,6 +59,6 @@ def test_the_language_of_a_document_is_detected_once(model: Translator, tmp_path
     (tmp_path / "a.html").write_text(text)
     model.translate_document(tmp_path / "a.html", tmp_path / "b.html", source_lang="auto")
     assert "Hund" in (tmp_path / "b.html").read_text()
-    (tmp_path / "a.html").write_text(f"<p>{german}</p>")
+    (tmp_path / "a.html").write_text(f"<p>Die  Wiese&nbsp;ist sch&ouml;n.\n {german}</p>")
     model.translate_document(tmp_path / "a.html", tmp_path / "b.html", source_lang="auto")
-    assert (tmp_path / "b.html").read_text() == f"<p>{german}</p>"
+    assert (tmp_path / "b.html").read_bytes() == (tmp_path / "a.html").read_bytes()

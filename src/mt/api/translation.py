@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from mt.api.directions import AUTO, Directions
 from mt.api.search import Search, SearchRequest, Translation
 from mt.api.texts import check_text, texts_of
-from mt.decoding.alignment import Unit, align_units
+from mt.decoding.alignment import Unit
 from mt.decoding.candidates import Candidate, best_of, lines_at_once
 from mt.errors import InputError, contradict
 from mt.storage.manifest import DamagedError, read_manifest
@@ -160,14 +160,14 @@ class Translator:
         known = source_lang if source_lang not in (None, AUTO) else self.source_langs[0]
         translator = None if source_lang == AUTO else into
 
-        def detect(sample: str) -> None:
+        def detect(sample: str) -> bool:
             nonlocal translator
             translator = self._directions.detected(sample, into)
+            return translator is not None
 
         def translate(texts: list[str], aligned: bool) -> list[tuple[str, Sequence[Unit]]]:
             utility, done = request.utility_in(into.target_lang), list[tuple[str, Sequence[Unit]]]()
-            if translator is None:  # the document is in the target language
-                return [(text, align_units(text, text) if aligned else ()) for text in texts]
+            assert translator is not None  # a document in the target language stays
             options = replace(request.options(self._opened.settings.search, scores=False), attention=aligned)
             for start in range(0, len(texts), size := lines_at_once(_SENTENCES, options.n_best)):
                 block = texts[start : start + size]

@@ -53,15 +53,17 @@ def translate_segments(
     segments: Sequence[Segment],
     translate: Translate,
     languages: tuple[str, str] = ("en", "und"),
-    show_sample: Callable[[str], None] | None = None,
+    show_sample: Callable[[str], bool | None] | None = None,
 ) -> Result:
     """Translate all segments, each sentence once: those with inline elements whole, others piece by piece.
 
     A sentence whose placeholders do not all come back, once each, is translated piece by piece between them, and
-    between its inline elements. Before anything is translated, `show_sample` gets the beginning of the text.
+    between its inline elements. Before anything is translated, `show_sample` gets the beginning of the text; all
+    segments stay if it returns False.
     """
-    if show_sample is not None:
-        show_sample(" ".join(text for segment in segments for text in segment.texts)[:_SAMPLE])
+    sample = " ".join(text for segment in segments for text in segment.texts)[:_SAMPLE]
+    if show_sample is not None and show_sample(sample) is False:
+        return Result([None] * len(segments), [])
     marked = {n: one.parts for n, one in enumerate(segments) if one.parts and any(map(_is_translated, one.texts))}
     found = translate_marked(list(marked.values()), translate, _is_translated, _is_whole, languages) if marked else ()
     whole = dict(zip(marked, found, strict=True))

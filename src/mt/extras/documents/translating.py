@@ -42,7 +42,7 @@ def translate_document(
     columns: str | None = None,
     languages: tuple[str, str] = ("en", "und"),
     check_source: bool = True,
-    show_sample: Callable[[str], None] | None = None,
+    show_sample: Callable[[str], bool | None] | None = None,
 ) -> DocumentSummary:
     """Translate a document into a new file of the same kind.
 
@@ -56,7 +56,8 @@ def translate_document(
         columns: of a table, SOURCE or SOURCE:TARGET.
         languages: source and target language.
         check_source: False for a source language that is only a guess, which a document's need not be.
-        show_sample: gets the first characters of the text before anything is translated.
+        show_sample: gets the first characters of the text before anything is translated; if it returns False, all
+            stays as it is.
 
     Raises:
         InputError: not a document of this kind, damaged, protected by a password, or too large; or the target
