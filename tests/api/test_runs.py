@@ -207,6 +207,18 @@ def test_a_training_that_is_extended_is_unfinished(tmp_path: Path, manifest: dic
     assert Run(run.root).facts()["state"] == state
 
 
+def test_an_abandoned_extension_leaves_a_finished_run(tmp_path: Path) -> None:
+    run = RunDir(tmp_path / "two")
+    run.model.root.mkdir(parents=True)
+    run.config.write_text(TWO_LANGUAGES)
+    run.model.manifest.write_text(json.dumps({"steps": 2000, "files": {}}))
+    extended = [("start", 0), ("train", 2000), ("done", 2000), ("resume", 2000), ("train", 2050)]
+    for events, state in ((extended, "unfinished"), ([*extended, ("resume", 2000)], "finished")):
+        run.metrics.write_text("".join(json.dumps({"event": kind, "step": n}) + "\n" for kind, n in events))
+        assert Run(run.root).facts()["state"] == state
+        assert ("done" in [event["event"] for event in Run(run.root).history]) == (state == "finished")
+
+
 def test_the_runs_of_a_pipeline_are_named(tmp_path: Path) -> None:
     (tmp_path / "runs" / "toy" / ".pipeline").mkdir(parents=True)
     steps = f"each step of a pipeline has its own folder: {Path('runs', 'toy', 'STEP')}"
