@@ -104,6 +104,11 @@ def test_an_empty_list_is_not_the_newest_run(use: Any, tmp_path: Path) -> None:
         use([], runs=tmp_path)
 
 
+def test_none_stands_for_the_configured_metrics(tmp_path: Path) -> None:
+    with pytest.raises(mt.InputError, match="an empty list names no model"):
+        mt.evaluate([], metrics=None, runs=tmp_path)  # type: ignore[arg-type]
+
+
 def test_the_folder_of_a_run_may_be_a_string(tmp_path: Path) -> None:
     RunDir(tmp_path).scores.mkdir()
     score = {"method": "beam", "target_lang": "xx", "bleu": 1.0}
@@ -205,6 +210,18 @@ def test_a_training_that_is_extended_is_unfinished(tmp_path: Path, manifest: dic
     run.metrics.write_text("".join(json.dumps({"event": "train", "step": n}) + "\n" for n in (2000, 3950)))
     run.model.manifest.write_text(json.dumps(manifest))
     assert Run(run.root).facts()["state"] == state
+
+
+def test_an_abandoned_extension_leaves_a_finished_run(tmp_path: Path) -> None:
+    run = RunDir(tmp_path / "two")
+    run.model.root.mkdir(parents=True)
+    run.config.write_text(TWO_LANGUAGES)
+    run.model.manifest.write_text(json.dumps({"steps": 2000, "files": {}}))
+    extended = [("start", 0), ("train", 2000), ("done", 2000), ("resume", 2000), ("train", 2050)]
+    for events, state in ((extended, "unfinished"), ([*extended, ("resume", 2000)], "finished")):
+        run.metrics.write_text("".join(json.dumps({"event": kind, "step": n}) + "\n" for kind, n in events))
+        assert Run(run.root).facts()["state"] == state
+        assert ("done" in [event["event"] for event in Run(run.root).history]) == (state == "finished")
 
 
 def test_the_runs_of_a_pipeline_are_named(tmp_path: Path) -> None:

@@ -83,6 +83,10 @@ def test_keys_are_suggested_across_sections(section: str, key: str, meant: str) 
     assert messages(configured(section, **{key: 1})) == [f"{section}.{key}: unknown key; did you mean {meant}?"]
 
 
+def test_typos_in_layers_to_start_from() -> None:
+    assert suggested(configured("training", init_layers={"encoders": [0]})) == ["encoder"]
+
+
 def test_unknown_keys_unlike_any_in_their_section() -> None:
     assert suggested({**smallest(), "beam_size": 4}) == ["decoding.beam_size"]
     assert messages(configured("tokenizer", zzz=1)) == [

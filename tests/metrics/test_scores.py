@@ -4,10 +4,12 @@ import json
 import random
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.ter import TER
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from sacrebleu.tokenizers.tokenizer_char import TokenizerChar
@@ -153,6 +155,27 @@ def test_intervals_repeat_whatever_was_drawn_before() -> None:
     np.random.seed(99)
     random.seed(99)
     assert scored(pair, bootstrap_samples=100, bleu_tokenize="char") == first
+
+
+@pytest.mark.parametrize("seed", ["12345", "7"])
+def test_intervals_are_those_of_sacrebleu_without_its_memory(monkeypatch: pytest.MonkeyPatch, seed: str) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", seed)
+    (hypotheses, references), metric = distorted(GERMAN, copies=40), BLEU(tokenize="13a")
+    theirs = metric.corpus_score(hypotheses, [references], n_bootstrap=2000)
+    tracemalloc.start()
+    ours = scored((hypotheses, references), metrics=["bleu"], bootstrap_samples=2000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (ours.bleu, ours.signatures["bleu"]) == (theirs.score, str(metric.get_signature()))
+    assert (ours.bleu_low, ours.bleu_high) == (theirs._mean - theirs._ci, theirs._mean + theirs._ci)
+    assert peak < 240 * 2000 * 40 / 2, "half of the statistics of all samples"
+
+
+def test_intervals_without_a_seed_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", "None")
+    found = scored(distorted(GERMAN), bootstrap_samples=20)
+    assert "bs:20|seed:none" in found.signatures["bleu"]
+    assert found.bleu_low < found.bleu < found.bleu_high
 
 
 @pytest.mark.parametrize("correct", [range(10), range(1)])

@@ -81,6 +81,17 @@ def test_after_the_warm_up_and_the_first_validation_only_validations_replan(tiny
     assert [step for step in range(1, 3000) if each.is_due(step)] == [40, 64, 128, 256]
 
 
+def test_a_warm_up_longer_than_the_limit_is_planned_for_before_the_first_validation(tiny: Path) -> None:
+    changes = "training.warmup_steps=4000", "training.max_steps=9000", "training.schedule=inverse_sqrt"
+    slow, again = (plan(tiny, *changes, "training.validate_every=1000", "training.minutes=10") for _ in range(2))
+    assert [step for step in range(1, 1000) if slow.is_due(step)] == [64, 128, 256, 512]
+    slow.add_step(3.0)
+    assert slow.replan(64) == pytest.approx(64 + 600 / 3, abs=1)
+    again.add_step(3.0)
+    again.replan(128)
+    assert again.replan(64) == 9000, "a step before a recorded plan is repeated as it was"
+
+
 def test_without_a_warm_up_the_second_step_tells_the_speed(tiny: Path) -> None:
     changes = ("training.schedule=constant", "training.warmup_steps=0", "training.minutes=0.0001")
     done = train(tiny, *changes, "training.max_steps=30", "training.validate_every=60")

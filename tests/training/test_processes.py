@@ -16,10 +16,11 @@ from torch.distributed import TCPStore
 
 from command import Command, Done, mt
 from conftest import make_project
+from engine_helpers import reseal
 from mt.data.batching import BatchStream
 from mt.data.token_store import EncodedCorpus
 from mt.storage.manifest import sha256
-from mt.storage.run_dir import RunDir
+from mt.storage.run_dir import CheckpointDir, ModelDir, RunDir
 from mt.system.distributed import SINGLE_PROCESS, Distributed
 from training_helpers import overrides
 
@@ -161,6 +162,18 @@ def test_any_number_of_processes_goes_on(alone: Path, before: tuple[int, str], a
     done = train(alone, after[0], name, *CHANGES, f"training.sharding={after[1]}")
     assert "resuming after step 25" in done[0].stderr
     agree(alone, name)
+
+
+def test_split_batches_go_on_in_shards(alone: Path) -> None:
+    """FSDP's ranks wait for each other in every pass, also those with fewer sentences than pieces."""
+    half = [c for c in CHANGES if "max_steps" not in c]
+    train(alone, 1, "split", *half, "training.max_steps=25")
+    checkpoint = run_of(alone, "split").checkpoint(25)
+    state = CheckpointDir(checkpoint).state
+    state.write_text(json.dumps({**json.loads(state.read_text()), "pieces": 4}))  # as after running out of memory
+    reseal(ModelDir(checkpoint))
+    train(alone, 2, "split", *CHANGES, "training.sharding=fsdp")
+    agree(alone, "split")
 
 
 @pytest.mark.parametrize("dead", [0, pytest.param(1, marks=pytest.mark.slow)])

@@ -178,6 +178,18 @@ def test_max_epochs_ends_after_whole_epochs(tiny: Path) -> None:
     assert parts.trainer().run().step == sum(map(len, plans))
 
 
+def test_an_extension_that_was_lost_and_abandoned_is_followed_by_a_resume(tiny: Path) -> None:
+    parts = Parts(tiny, "training.max_steps=4", "training.warmup_steps=1")
+    parts.trainer().run()
+    parts.trainer().metrics.write("train", 6)
+    with parts.run.metrics.open("a") as file:
+        file.write('{"event": "tr')  # killed
+    for _ in range(2):
+        parts.trainer().run()
+    events = [json.loads(line) for line in parts.run.metrics.read_text().splitlines() if line.endswith("}")]
+    assert [(event["event"], event["step"]) for event in events[-2:]] == [("train", 6), ("resume", 4)]
+
+
 def test_a_damaged_best_checkpoint_is_not_shipped(tiny: Path) -> None:
     trainer = Parts(tiny).trainer()
     trainer.run()

@@ -23,9 +23,9 @@ def check_text(text: object) -> None:
         raise InputError(f"{text!a:.50} has half of a surrogate pair", "decode it again from its bytes") from None
 
 
-def known_names(given: str | Collection[str], known: Sequence[str], what: str) -> tuple[str, ...]:
-    """Return several names, or the only one; `InputError` for one that is not among those known."""
-    names = (given,) if isinstance(given, str) else tuple(given)
+def known_names(given: str | Collection[str] | None, known: Sequence[str], what: str) -> tuple[str, ...]:
+    """Return several names, the only one, or none; `InputError` for one that is not among those known."""
+    names = (given,) if isinstance(given, str) else tuple(() if given is None else given)
     if unknown := [name for name in names if name not in known]:
         raise InputError(f"{what}: {unknown[0]!r:.50} is none of {', '.join(known)}")
     return names

@@ -17,6 +17,7 @@ from mt.config.base import PATTERN_MEANINGS, SWITCH_TAGS, Rule, Section
 from mt.config.schema import Config
 from mt.config.sources import KIND_OF_KEY, SOURCE_KINDS, TAGS
 from mt.config.suggestions import similar, suggest_key
+from mt.config.training import InitLayers
 from mt.config.yaml_tree import TreePath
 
 _SOURCE_HELP = (
@@ -171,6 +172,8 @@ def _unknown_key(
 
 def _owner(detail: ErrorDetails, path: TreePath) -> tuple[str | None, type[Section]]:
     """Return the class whose key an error is about, and its tag if it is a kind of source."""
+    if path[:2] == ("training", "init_layers") and len(path) > 2:
+        return None, InitLayers
     tag = next((str(part) for part in reversed(detail["loc"][:-1]) if part in SOURCE_KINDS), None)
     section = SECTIONS.get(str(path[0])) if len(path) > 1 else Config
     return tag, SOURCE_KINDS[tag] if tag else section or Config
@@ -198,7 +201,6 @@ _WORDING = {
     "too_long": "too long: {actual_length} given, at most {max_length} allowed",
     "literal_error": "must be {expected}, not {shown}{suggestion}",
     "model_type": "must be a section with keys of its own, not {shown}",
-    "model_attributes_type": "must be a section with keys of its own, not {shown}",
     "union_tag_not_found": "must be a source such as {sources}{source_fault}",
     "union_tag_invalid": "must be a source such as {sources}{source_fault}",
     "string_pattern_mismatch": "must be {pattern_meaning}",

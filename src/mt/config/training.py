@@ -49,10 +49,10 @@ class TrainingConfig(Section):
     """Passes over the data after which training ends; null: no limit."""
     minutes: Annotated[float | None, Field(gt=0, le=10**7)] = None
     """Time that training should take, validations included, preparing the text and the last scores not: max_steps is
-    replanned when the warm-up ends, from there to the first validation after 2, 4, 8, ... steps, and after each
-    validation, from the speed so far, to at most four times the configured value, or, with max_epochs and a schedule
-    that falls to zero, to at most that value. A resume repeats the recorded plans, or plans at once where minutes or
-    max_steps has changed. null: no limit, as for --set training.max_steps=N alone."""
+    replanned when the warm-up ends and after each validation, before the first one also after 64, 128, 256, ... steps
+    and at lower powers of two after the warm-up, from the speed so far, to at most four times the configured value, or,
+    with max_epochs and a schedule that falls to zero, to at most that value. A resume repeats the recorded plans, or
+    plans at once where minutes or max_steps has changed. null: no limit, as for --set training.max_steps=N alone."""
     optimizer: Literal["adam", "adamw", "muon"] = "adam"
     """Rule that updates the weights; adamw can decay them; muon makes the updates of the layers' matrices orthogonal
     and leaves the rest to adamw."""

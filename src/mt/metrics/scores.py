@@ -1,10 +1,12 @@
 """sacreBLEU's scores of raw, detokenised text, with their signatures."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sacrebleu.metrics.bleu import BLEU
+import numpy as np
+from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
@@ -104,18 +106,29 @@ def bleu_signature(config: EvaluationConfig, target_langs: Sequence[str], is_mea
     return f"bleu: {mean}{', '.join(signatures)}"
 
 
+def _resampled(bleu: BLEU, statistics: Sequence[Sequence[int]], samples: int) -> Iterator[BLEUScore]:
+    """Yield the scores of bootstrap resamples one by one, the same that sacreBLEU draws, and set its signature."""
+    bleu.n_bootstrap, bleu.seed = samples, os.environ.get("SACREBLEU_SEED", "12345").lower()
+    random = np.random.default_rng(None if bleu.seed == "none" else int(bleu.seed))
+    array = np.array(statistics, "float32")
+    for _ in range(samples):
+        yield bleu._compute_score_from_stats(array[random.choice(len(array), len(array))].sum(0))
+
+
 def score(hypotheses: Sequence[str], references: Sequence[str], config: EvaluationConfig, target_lang: str) -> Scores:
     """Score hypotheses against one reference each."""
     bleu = BLEU(tokenize=bleu_tokenizer(config.bleu_tokenize, target_lang))
-    samples = config.bootstrap_samples if "bleu" in config.metrics and len(hypotheses) > 1 else 0
-    samples = samples if samples > 1 else 0  # a single resampling has no spread
-    result = bleu.corpus_score(hypotheses, [references], n_bootstrap=samples or 1)
+    # Not public, but sacreBLEU's own resampling would hold the statistics of all samples at once.
+    statistics = bleu._extract_corpus_statistics(hypotheses, [references])
+    result = bleu._aggregate_and_compute(statistics)
     values: dict[str, Any] = {}
     signatures = {}
+    # A single sentence has no spread, nor has a single sample.
+    if "bleu" in config.metrics and min(len(hypotheses), config.bootstrap_samples) > 1:
+        result.estimate_ci(list(_resampled(bleu, statistics, config.bootstrap_samples)))
+        values["bleu_low"], values["bleu_high"] = interval(result.score, result._mean, result._ci)
     if "bleu" in config.metrics:
         values["bleu"], signatures["bleu"] = result.score, str(bleu.get_signature())
-    if samples:
-        values["bleu_low"], values["bleu_high"] = interval(result.score, result._mean, result._ci)
     for name, metric in (("chrf", CHRF()), ("ter", ter_metric(target_lang))):
         if name in config.metrics and metric is not None:
             values[name] = metric.corpus_score(hypotheses, [references]).score

@@ -74,6 +74,7 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
                 weights=origin,
                 test=facts["test"],
                 formats=facts["formats"],
+                passes=trainer.batches.epochs_done,
                 tokens=state.tokens,
                 seconds=round(state.seconds, 3),
                 peak_memory=peak_memory(),

@@ -65,17 +65,17 @@ class LengthPlan:
         return self._settings.max_steps if latest is None else self._plans[latest]
 
     def is_due(self, step: int) -> bool:
-        """Return True at the end of the warm-up and, from there to the first validation, at powers of two.
+        """Return True at the end of the warm-up and, until the first validation, at powers of two after it or from 64.
 
-        A training's first steps may be far slower than the others.
+        A training's first steps may be far slower than the others, and a long warm-up may take longer than the limit.
         """
         warm_up, validation = self._settings.warmup_steps, self._settings.validate_every
-        return step == warm_up or (warm_up < step < validation and step & (step - 1) == 0)
+        return step == warm_up or (min(warm_up + 1, 64) <= step < validation and step & (step - 1) == 0)
 
     def replan(self, step: int) -> int:
         """Plan the steps that fit into the rest of the time, or repeat the recorded plan; return their number."""
         before, minutes = self.at(step), self._settings.minutes
-        if minutes is None or step in self._plans or step >= before * _SETTLED:
+        if minutes is None or step <= max(self._plans, default=0) or step >= before * _SETTLED:
             return before
         if len(self._step_seconds) < 2:  # nothing is known of this session's speed
             return before

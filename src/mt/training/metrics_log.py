@@ -1,5 +1,6 @@
 """The metrics log: one JSON object per event, and the same numbers for TensorBoard and Weights & Biases."""
 
+import contextlib
 import importlib.util
 import json
 import secrets
@@ -42,6 +43,14 @@ class MetricsLog:
         for tracker in self._trackers:
             tracker.write(event, step, numbers)
         self.listener(json.loads(line))  # as it is read from the file
+
+    def last_step(self) -> int:
+        """Return the step of the last event; 0 without one."""
+        lines = self._run.metrics.read_bytes().splitlines() if self._run.metrics.is_file() else []
+        for line in reversed(lines):
+            with contextlib.suppress(ValueError, TypeError, KeyError):  # truncated
+                return int(json.loads(line)["step"])
+        return 0
 
     def close(self) -> None:
         for tracker in self._trackers or []:

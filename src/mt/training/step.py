@@ -164,12 +164,17 @@ class TrainStep:
 
     def _forward_backward(self, micro_batches: Sequence[Batch], step: int, n_target: int) -> Tensor:
         sums, pieces = torch.zeros(3, device=self._device), self.pieces
-        work = [(i, j) for i, batch in enumerate(micro_batches) for j in range(min(pieces, len(batch.src_tokens)))]
+        work = [(i, j) for i, batch in enumerate(micro_batches) for j in range(self._n_passes(batch))]
         for index, piece in work:
             seed_dropout(self._config.seed, step, index, self._distributed.rank + self._distributed.world_size * piece)
             with gradient_sync(self._objective, enabled=(index, piece) == work[-1]):
                 sums += self._backward(_every(micro_batches[index], piece, pieces), n_target)
         return sums
+
+    def _n_passes(self, batch: Batch) -> int:
+        # FSDP gathers the layers in every pass, for which all ranks need the same number of passes.
+        is_sharded = self._distributed.world_size > 1 and self._config.training.sharding == "fsdp"
+        return self.pieces if is_sharded else min(self.pieces, len(batch.src_tokens))
 
     def _backward(self, batch: Batch, n_target: int) -> Tensor:
         """Run one forward and backward pass; return the sums of `StepLoss` (3,)."""
@@ -216,10 +221,12 @@ def _refuse_nondeterminism(error: Exception) -> None:
 
 
 def _every(batch: Batch, start: int, stride: int) -> Batch:
-    """Take every `stride`-th sentence of a batch."""
+    """Take every `stride`-th sentence of a batch; where there is none, the first one as a placeholder of weight 0."""
     if stride == 1:
         return batch
     rows = slice(start, None, stride)
+    if start >= len(batch.src_tokens):
+        rows, batch = slice(1), replace(batch, weight=0.0)
     return replace(
         batch,
         src_tokens=batch.src_tokens[rows],

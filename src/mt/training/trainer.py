@@ -109,7 +109,7 @@ class Trainer:
             DivergedError: five updates in a row were not finite; 21 in fp16.
         """
         self._session_start = time.monotonic(), self.state.step
-        if not self.is_over() or self._has_unscored_steps():
+        if not self.is_over() or self._has_unscored_steps() or self.metrics.last_step() > self.state.step:
             self.metrics.write("resume" if self.state.step else "start", self.state.step)
         is_alone = self.distributed.world_size == 1  # an interrupted rank could wait for the others as it exits
         with StopRequest(not self.distributed.is_main, interrupts=is_alone) as stop, self._progress_bar() as bar:

@@ -309,6 +309,11 @@ def test_models_translate_a_new_text(trained: Path, tmp_path: Path) -> None:
     said = mt("compare", "moved", "ref1", "--source", "in1", "--reference", "ref1", cwd=tmp_path, code=2).stderr
     assert "a single sentence is too little" in said
     assert "translating" not in said
+    shutil.copytree(tmp_path / "moved", tmp_path / "torch")
+    shutil.rmtree(tmp_path / "torch" / "ctranslate2")
+    said = mt("compare", "moved", "torch", *given, "--engine", "ctranslate2", cwd=tmp_path, code=2).stderr
+    assert "no CTranslate2 part" in said
+    assert "translating" not in said
     # A model folder is in no run, so it has nothing stored.
     assert "no run folder" in mt("compare", "moved", trained / "runs" / "tiny", cwd=tmp_path, code=2).stderr
 

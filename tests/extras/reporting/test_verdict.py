@@ -126,6 +126,24 @@ def test_few_passes_and_a_rising_curve_ask_for_more_steps(run: RunDir) -> None:
     assert reasons_of(run) == []
 
 
+def test_a_training_that_ended_with_an_epoch_completed_it(run: RunDir) -> None:
+    rewrite_scores(run, bleu=22.0)
+    rewrite_curve(run, [(8, 10.0), (16, 19.0), (24, 21.5)], epoch=4)
+    assert reasons_of(run)[0].startswith("complete passes over the text: 4")
+    with run.metrics.open("a") as file:
+        file.write('{"event": "done", "step": 24, "passes": 5}\n')
+    assert reasons_of(run)[0].startswith("BLEU was still rising")
+
+
+def test_passes_say_nothing_about_a_corpus_of_unknown_size(run: RunDir) -> None:
+    rewrite_scores(run, bleu=22.0)
+    rewrite_curve(run, [(8, 10.0), (16, 19.0), (24, 21.5)], epoch=0)
+    shutil.rmtree(run.root / "data")
+    (reason,) = reasons_of(run)
+    assert reason.startswith("BLEU was still rising")
+    assert verdict_of(run).advice.endswith("--set training.max_steps=48"), "twice as many steps"
+
+
 @pytest.mark.parametrize(
     ("changes", "lifted"),
     [

@@ -111,6 +111,8 @@ def new_translations(
     language = next(iter(languages), to or "")
     tokenize = bleu_tokenizer(next((c.evaluation.bleu_tokenize for c in configs.values()), "auto"), language)
     _check(text, systems.values(), tokenize)
+    for model in list(models.values())[1:]:  # an error should not come after the others have translated
+        open_model(model, choice).translator.to(language, source_lang)
     for path, model in models.items():
         log.info("translating %d sentences with %s", len(text.sources), path)
         translator = open_model(model, choice).translator.to(language, source_lang)

@@ -133,13 +133,15 @@ def parse_events(text: str) -> Iterator[Event]:
 
 
 def _without_lost_steps(events: Iterable[Event]) -> list[Event]:
-    """Drop the events after the checkpoint that a later process resumed from, and repeated validations of a step."""
+    """Drop the events after the checkpoint that a later process resumed from, repeated validations and earlier ends."""
     result: list[Event] = []
     for event in events:
         if event["event"] in ("start", "resume"):
-            result = [one for one in result if one["step"] <= event["step"] and one["event"] != "done"]
+            result = [one for one in result if one["step"] <= event["step"]]
         result.append(event)
     last = {event["step"]: event for event in result if event["event"] == "validation"}
+    end = max((event["step"] for event in result), default=0)
+    result = [event for event in result if event["event"] != "done" or event["step"] == end]
     return [event for event in result if event["event"] != "validation" or event is last[event["step"]]]
 
 

@@ -24,6 +24,7 @@ class Facts:
     run: str  # its folder, quoted for a shell
     bleu: float  # mean over the directions; over the trained ones, if there are others
     pairs: int | None
+    is_small: bool  # a corpus, as far as its size is known
     passes: int | None  # complete ones
     longer: int  # steps to go on to: twice as many, or with a small corpus about 20 passes
     lifted: str  # options that lift the limits which would end the training earlier
@@ -102,7 +103,7 @@ CHECKS = (
         "docs/lab/students.md",
     ),
     Check(
-        lambda f: f.passes is not None and f.passes < 5 and (f.pairs or 0) < 1_000_000 and f.bleu < 30,
+        lambda f: f.passes is not None and f.passes < 5 and f.is_small and f.bleu < 30,
         "complete passes over the text: {passes}, where small corpora take dozens",
         _LONGER,
         "docs/quality.md: Multi30k",
@@ -166,7 +167,9 @@ def _facts(data: RunData, tests: list[TestSet]) -> Facts:
     copied = sum(bool(s.strip()) and s.strip() == h.strip() != r.strip() for s, r, h in triples)
     looping = sum(bool(_LOOP.search(f"{h} ")) and not _LOOP.search(f"{r} ") for _, r, h in triples)
     passes = max((event["epoch"] for event in data.events if "epoch" in event), default=None)
+    passes = next((event["passes"] for event in data.of_kind("done")[-1:] if "passes" in event), passes)
     pairs = data.pairs.get("train")
+    is_small = pairs is not None and pairs < 1_000_000
     trained = [test.scores["bleu"] for test in tests if not test.scores.get("zero_shot")]
     bleu = trained or [test.scores["bleu"] for test in tests]
     training = data.config.training
@@ -180,9 +183,10 @@ def _facts(data: RunData, tests: list[TestSet]) -> Facts:
         run=quote(str(data.run.root)),
         bleu=sum(bleu) / len(bleu),
         pairs=pairs,
+        is_small=is_small,
         passes=passes,
         lifted="".join(f"--set training.{key}=null " for key in limits),
-        longer=data.steps * max(2, 20 // ((passes or 0) + 1) if (pairs or 0) < 1_000_000 else 2),
+        longer=data.steps * max(2, 20 // ((passes or 0) + 1) if is_small else 2),
         gain=max(late) - max(early) if early and late else None,
         lost=dict(curve).get(0, 0.0) - max((bleu for step, bleu in curve if step), default=100.0),
         ratio=max((test.scores["length_ratio"] for test in tests), key=lambda ratio: abs(ratio - 1)),
