@@ -66,7 +66,7 @@ def evaluate(
     reference: str | Path | None = None,
     to: str | None = None,
     source_lang: str | None = None,
-    metrics: str | Sequence[str] = (),
+    metrics: str | Sequence[str] | None = None,
     comet_model: str | Path | None = None,
     output: str | Path | None = None,
     engine: str = "auto",
@@ -86,7 +86,7 @@ def evaluate(
         source, reference: a test set, two files aligned by line; None: the test set of the model's run.
         to: score this target language only.
         source_lang: likewise; of `source`, it is needed only where a tag names it.
-        metrics: bleu, chrf, ter or comet, or several of them; none: the configured ones.
+        metrics: bleu, chrf, ter or comet, or several of them; default: the configured ones.
         comet_model: with the metric comet: the folder of a COMET checkpoint.
         output: the folder that `Evaluation.write` writes to; None: the run's `eval/`.
         engine, compute_type, device, shortlist, runs, glossary, keep: as of `mt.load`.
