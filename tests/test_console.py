@@ -4,6 +4,7 @@ import errno
 import io
 import logging
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ import torch
 
 from mt.cli import _as_known
 from mt.console import log, logged_to, progress, set_up_logging
+from mt.errors import InputError, MtError, StoppedError
+from mt.extras.pipelines.execution import StepError
 
 
 @pytest.fixture
@@ -127,6 +130,17 @@ def test_names_in_errors_are_shown_and_not_obeyed() -> None:
 )
 def test_memory_that_runs_out_is_no_bug_and_other_errors_are(error: Exception, code: int) -> None:
     assert _as_known(error).exit_code == code
+
+
+@pytest.mark.parametrize(
+    "error",
+    [InputError("a", "b"), StoppedError(15, "a", "b"), StepError(3, "a", "b")],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_an_error_reaches_another_process(error: MtError, protocol: int) -> None:
+    received = pickle.loads(pickle.dumps(error, protocol))
+    assert (type(received), vars(received), str(received)) == (type(error), vars(error), "a\n  b")
 
 
 def test_the_folder_of_temporary_files_is_named_where_it_may_be_full() -> None:

@@ -1,7 +1,10 @@
 """Errors for the user: one sentence, a hint, and an exit code each. Any other exception is a bug and exits with 1."""
 
+import contextlib
 import errno
 import re
+from collections.abc import Iterator
+from typing import Any
 
 
 class MtError(Exception):
@@ -27,6 +30,9 @@ class MtError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:  # a process of a pool hangs if its error cannot be unpickled
+        return type(self).__new__, (type(self), self.message), vars(self)
 
 
 class InputError(MtError):
@@ -74,6 +80,17 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and bool(
         re.search("can't allocate memory|out of memory|ALLOC_FAILED", str(error))
     )
+
+
+@contextlib.contextmanager
+def memory_explained(hint: str) -> Iterator[None]:
+    """Turn the errors of `is_out_of_memory` into a `MachineError`."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise MachineError("out of memory", hint) from None
 
 
 def is_disk_full(error: BaseException) -> bool:

@@ -1,5 +1,6 @@
 """Translation from Python: strings, details, threads, and what is refused."""
 
+import multiprocessing
 import subprocess
 import sys
 import threading
@@ -139,6 +140,26 @@ def test_threads_get_their_own_translations(translator: Translator, on_torch: Tr
             done.set()
         assert [each.alignment for each in found] == [attention] * 60
         assert all(each.result() for each in scoring)
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
+def test_a_forked_process_needs_a_model_of_its_own(translator: Translator) -> None:
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def translate() -> None:
+        try:
+            translator.translate("a b")
+        except mt.InputError as error:
+            sender.send(error)
+
+    process = context.Process(target=translate)
+    process.start()
+    try:
+        assert receiver.poll(60)
+        assert receiver.recv().hint == "load it in each process"
+    finally:
+        process.kill()
 
 
 @pytest.mark.parametrize(

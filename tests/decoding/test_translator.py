@@ -25,7 +25,7 @@ from mt.decoding.engine import SearchOptions
 from mt.decoding.long_input import split_long
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
-from mt.errors import InputError
+from mt.errors import InputError, MachineError
 from mt.model.packing import Packing
 from mt.model.transformer import Transformer
 
@@ -342,6 +342,27 @@ def test_batches_keep_within_their_budget(budget: int) -> None:
     assert all(rows * length <= budget or rows == 1 for rows, length in shapes)
     # Full: no batch had room for the longest sentence of the next.
     assert all((rows + 1) * length > budget for rows, length in shapes[:-1])
+
+
+def test_memory_that_runs_out_is_reported_when_no_batch_can_be_split() -> None:
+    model = lively_model()
+    batches, encode = [], model.encode
+
+    def limited(src_tokens: torch.Tensor, src: Packing) -> torch.Tensor:
+        batches.append(len(src_tokens))
+        if len(src_tokens) > most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return encode(src_tokens, src)
+
+    model.encode = limited
+    engine, ids = TorchEngine(model, 1000), sentences([5, 5], 12)
+    most = 1
+    assert len(engine.translate(ids, GREEDY)) == 2
+    assert batches == [2, 1, 1]
+    most = 0
+    for use in (engine.translate, lambda ids, _: list(engine.next_log_probs(ids, ids))):
+        with pytest.raises(MachineError, match="out of memory"):
+            use(ids[:1], GREEDY)
 
 
 def test_the_engine_works_without_dropout_and_restores_training() -> None:

@@ -1,7 +1,7 @@
 """The search that a caller asks for, checked and turned into the search options of a model, and its result."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -55,6 +55,16 @@ class Search(TypedDict, total=False):
     seed: int | None
     mbr: int | None
     utility: str | None
+
+
+class Arguments(Search, total=False):
+    """Keyword arguments of `Translator.translate`."""
+
+    to: str | None
+    target_lang: str | None
+    source_lang: str | None
+    attention: bool
+    prefix: str | Iterable[str]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Translation from Python: load a model, translate strings, get details where they are asked for."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, repeat
@@ -7,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from mt.api.directions import AUTO, Directions
-from mt.api.search import Search, SearchRequest, Translation
+from mt.api.search import Arguments, Search, SearchRequest, Translation
 from mt.api.texts import check_text, texts_of
 from mt.decoding.alignment import Unit
 from mt.decoding.candidates import Candidate, best_of, lines_at_once
-from mt.errors import InputError, contradict
+from mt.errors import InputError, contradict, memory_explained
 from mt.storage.manifest import DamagedError, read_manifest
 from mt.text.lines import without_line_breaks
 
@@ -37,6 +38,7 @@ class Translator:
         self._opened = opened
         self.path = path
         self._directions = Directions(opened.translator)
+        self._pid = os.getpid()
 
     def __repr__(self) -> str:
         return f"<Translator {self.path}, into {', '.join(self.target_langs)}, {self.engine}>"
@@ -77,27 +79,27 @@ class Translator:
 
     @overload  # a string is a sequence of strings, too: mypy cannot know that its overloads come first
     def translate(  # type: ignore[overload-overlap]
-        self, text: str, *, n_best: None = None, details: Literal[False] = False, **options: Unpack["_Options"]
+        self, text: str, *, n_best: None = None, details: Literal[False] = False, **options: Unpack[Arguments]
     ) -> str: ...
     @overload
     def translate(  # type: ignore[overload-overlap]
-        self, text: str, *, n_best: int, details: Literal[False] = False, **options: Unpack["_Options"]
+        self, text: str, *, n_best: int, details: Literal[False] = False, **options: Unpack[Arguments]
     ) -> list[str]: ...
     @overload
     def translate(  # type: ignore[overload-overlap]
-        self, text: str, *, n_best: int | None = None, details: Literal[True], **options: Unpack["_Options"]
+        self, text: str, *, n_best: int | None = None, details: Literal[True], **options: Unpack[Arguments]
     ) -> Translation: ...
     @overload
     def translate(
-        self, text: Iterable[str], *, n_best: None = None, details: Literal[False] = False, **o: Unpack["_Options"]
+        self, text: Iterable[str], *, n_best: None = None, details: Literal[False] = False, **o: Unpack[Arguments]
     ) -> list[str]: ...
     @overload
     def translate(
-        self, text: Iterable[str], *, n_best: int, details: Literal[False] = False, **options: Unpack["_Options"]
+        self, text: Iterable[str], *, n_best: int, details: Literal[False] = False, **options: Unpack[Arguments]
     ) -> list[list[str]]: ...
     @overload
     def translate(
-        self, text: Iterable[str], *, n_best: int | None = None, details: Literal[True], **o: Unpack["_Options"]
+        self, text: Iterable[str], *, n_best: int | None = None, details: Literal[True], **o: Unpack[Arguments]
     ) -> list[Translation]: ...
     def translate(
         self, text: str | Iterable[str], *, n_best: int | None = None, details: bool = False, **options: Any
@@ -121,7 +123,7 @@ class Translator:
         answers: list[Any] = found if details else plain
         return answers[0] if isinstance(text, str) else answers
 
-    def stream(self, lines: str | Iterable[str], **options: Unpack["_Options"]) -> Iterator[str]:
+    def stream(self, lines: str | Iterable[str], **options: Unpack[Arguments]) -> Iterator[str]:
         """Yield the translation of each line, in order; lines are read a block at a time, so memory stays bounded."""
         for result in self.results(lines, 1, scores=False, **options):
             yield result.text
@@ -206,9 +208,9 @@ class Translator:
             for source, target in block:
                 check_text(source)
                 check_text(target)
-            yield from scorer.score(
-                [(without_line_breaks(source), without_line_breaks(target)) for source, target in block]
-            )
+            cleaned = [(without_line_breaks(source), without_line_breaks(target)) for source, target in block]
+            with memory_explained("close other programs"):
+                yield from scorer.score(cleaned)
 
     def results(
         self,
@@ -266,6 +268,8 @@ class Translator:
             first_line += len(block)
 
     def _check_engine(self, request: SearchRequest) -> None:
+        if os.getpid() != self._pid and "CTranslate2" in self.engine:  # its threads are in the other process
+            raise InputError("the model was loaded before this process was forked", "load it in each process")
         if request.sampling is not None and "torch" not in self.engine:
             raise InputError("this engine does not draw reproducible samples", "load the model with engine='torch'")
         has_terms = self._opened.translator.glossary is not None
@@ -288,13 +292,3 @@ class Translator:
             tuple(piece for part in parts for piece in target.tokens(part.target)),
             weights,
         )
-
-
-class _Options(Search, total=False):
-    """Arguments of `Translator.translate`."""
-
-    to: str | None
-    target_lang: str | None
-    source_lang: str | None
-    attention: bool
-    prefix: str | Iterable[str]

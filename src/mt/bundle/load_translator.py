@@ -15,7 +15,7 @@ from mt.data.tokenizer import UNK_ID, TokenizerPair
 from mt.decoding.engine import COMPUTE_TYPES, DEVICES, ENGINES, FLOAT_TYPES, EngineChoice, SearchOptions, UnusableError
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translator import Translator
-from mt.errors import InputError, MachineError
+from mt.errors import InputError, MachineError, memory_explained
 from mt.storage.find_model import run_of_checkpoint
 from mt.storage.run_dir import VOCABULARY_MAP, ModelDir
 
@@ -206,6 +206,7 @@ def open_converted(
     return OpenedModel(translator, settings, name, tokenizers)
 
 
+@memory_explained("close other programs")
 def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> OpenedModel:
     from mt.bundle.model_folder import load_model
     from mt.decoding.ensemble import Ensemble

@@ -17,12 +17,13 @@ from mt.decoding.cuda_graphs import GraphedDecoder
 from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, Sentences, batch_by_length, costs_batch
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.search import Model, log_probs_of, pad_sources, padded, sample, search
-from mt.errors import is_out_of_memory
+from mt.errors import is_out_of_memory, memory_explained
 from mt.model.build import TranslationModel
 from mt.system.devices import TORCH_THREADS, thread_pool
 
 # Hypotheses in a batch on a CPU: with more, a step's logits leave the caches (docs/lab/decoding_speed.md).
 _CPU_ROWS = 480
+_LESS_MEMORY = "lower the beam, or close other programs"
 
 
 def torch_dtype(compute_type: str) -> torch.dtype:
@@ -47,6 +48,7 @@ class TorchEngine:
     def __post_init__(self) -> None:
         self._graphed = GraphedDecoder(self.model) if self.graphs and not isinstance(self.model, Ensemble) else None
 
+    @memory_explained(_LESS_MEMORY)
     def translate(
         self, sentences: Sentences, options: SearchOptions, prefixes: Sentences = ()
     ) -> list[list[Hypothesis]]:
@@ -63,6 +65,7 @@ class TorchEngine:
             costs = self._costs(sentences[first : first + size], some)  # (T, B, V)
             yield from (costs[: len(target) + 1, row] for row, target in enumerate(some))
 
+    @memory_explained(_LESS_MEMORY)
     @torch.inference_mode()
     def _costs(self, sentences: Sentences, targets: Sentences) -> NDArray[np.float32]:
         device = self.model.device
