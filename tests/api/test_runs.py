@@ -49,12 +49,15 @@ def test_overrides_and_a_callback_that_stops(tiny: Path, monkeypatch: pytest.Mon
             raise RuntimeError("enough")
 
     overrides: dict[str, Any] = {"training": {"max_steps": 12}, "training.warmup_steps": 2}
+    random = torch.get_rng_state()
     with pytest.raises(RuntimeError, match="enough"):
         mt.train("tiny.yaml", progress=stop, **overrides)
     [unfinished] = mt.list_runs()
+    assert torch.equal(torch.get_rng_state(), random)
     assert (unfinished.name, unfinished.is_finished, unfinished.scores, unfinished.bleu) == ("tiny", False, [], None)
     run = mt.train("tiny.yaml", **overrides)
     assert (run.steps, run.config["training"]["warmup_steps"]) == (12, 2)
+    assert torch.equal(torch.get_rng_state(), random)
     assert [event["step"] for event in run.history if event["event"] == "resume"]
 
 

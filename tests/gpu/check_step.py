@@ -105,7 +105,7 @@ def test_weights_are_those_of_the_cpu_and_an_infinite_update_moves_none(tiny: Pa
 
 def test_cudnn_attention_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would plan a kernel for each shape, and nearly every batch has a new one."""
-    for name, value in {"is_available": True, "device_count": 1, "set_device": None}.items():
+    for name, value in {"is_available": True, "device_count": 1, "current_device": 0, "set_device": None}.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
     torch.backends.cuda.enable_cudnn_sdp(True)
     choose_device("cuda")

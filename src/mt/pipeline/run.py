@@ -8,6 +8,8 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, dump_config
 from mt.console import logged_to
@@ -54,7 +56,10 @@ def run(
     with ExitStack() as stack:
         if config.training.deterministic:
             stack.enter_context(deterministic_algorithms())
-        device = choose_device(config.training.device, local_rank=distributed.local_rank)
+        own_gpu = distributed.local_rank if distributed.world_size > 1 else None
+        device = choose_device(config.training.device, local_rank=own_gpu)
+        # Training seeds torch's global generators, and a caller's own draws must not repeat.
+        stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
         if distributed.is_main:
             stack.enter_context(lock.exclusive(run_dir.lock))
             stack.enter_context(logged_to(run_dir.log))

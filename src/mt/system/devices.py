@@ -23,13 +23,13 @@ def usable_devices() -> dict[str, bool]:
     return {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
 
 
-def choose_device(wanted: str, key: str = "training.device", local_rank: int = 0) -> torch.device:
+def choose_device(wanted: str, key: str = "training.device", local_rank: int | None = None) -> torch.device:
     """Return the named device, or the best available for `auto`.
 
     Args:
         wanted: auto, cpu, cuda or mps.
         key: the configuration key or option that names it, for messages.
-        local_rank: the index of the GPU to use.
+        local_rank: the index of the GPU to use; None: torch's current one.
 
     Raises:
         InputError: this machine has no such device.
@@ -42,13 +42,13 @@ def choose_device(wanted: str, key: str = "training.device", local_rank: int = 0
     if not usable[wanted]:
         raise InputError(f"{key}: this machine has no usable {wanted} device", _why_unusable(wanted))
     if wanted == "cuda":
-        gpus = torch.cuda.device_count()
-        if local_rank >= gpus:
+        gpus, index = torch.cuda.device_count(), torch.cuda.current_device() if local_rank is None else local_rank
+        if index >= gpus:
             raise InputError(
-                f"{key}: process {local_rank + 1} on this machine has no GPU of its own, of {gpus}",
+                f"{key}: process {index + 1} on this machine has no GPU of its own, of {gpus}",
                 f"start {gpus} processes: torchrun --nproc-per-node={gpus}",
             )
-        gpu = torch.device("cuda", local_rank)
+        gpu = torch.device("cuda", index)
         torch.cuda.set_device(gpu)
         # Tensor cores compute fp32 products with 10 bits of mantissa, several times as fast.
         torch.backends.cuda.matmul.allow_tf32 = True
