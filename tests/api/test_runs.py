@@ -14,6 +14,7 @@ import yaml
 import mt
 from command import mt as command
 from conftest import TWO_LANGUAGES
+from mt.api.corpora import in_words
 from mt.api.runs import Run, next_command
 from mt.api.training import _arguments, read_config
 from mt.config import PairFiles
@@ -67,6 +68,12 @@ def test_values_that_yaml_does_not_know() -> None:
     read = read_config({"name": "x", "data": MappingProxyType({**data, "train": sources})}, ["seed=2"]).data
     assert (read.root, read.max_ratio, read.target_lang) == ("a/я😀", 100.0, ("de", "nl"))
     assert [source.name for source in read.train] == ["a and b"] * 2
+
+
+def test_an_override_may_be_a_string() -> None:
+    data = {"source_lang": "en", "target_lang": "de", "train": {"source": "a", "target": "b"}}
+    assert read_config({"name": "x", "data": data}, "seed=2").seed == 2
+    assert in_words("x.yaml", "seed=2") == "x.yaml --set seed=2"
 
 
 def test_values_of_sections_are_merged_and_others_replaced() -> None:

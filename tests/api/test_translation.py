@@ -13,6 +13,7 @@ import pytest
 
 import mt
 from command import mt as command
+from mt.api.loading import glossary_of
 from mt.api.translation import Translator
 
 LINES = ["a b c", "", "d e", "j i h g", "a b c"]
@@ -208,6 +209,12 @@ def test_one_pattern_of_text_to_keep(trained: Path) -> None:
     keeping = [mt.load(trained / "runs" / "tiny", keep=keep).translate("a b gh c") for keep in ("gh", ["gh"])]
     assert "gh" in keeping[0]
     assert keeping[0] == keeping[1]
+
+
+def test_none_is_no_pattern_of_text_to_keep(tmp_path: Path) -> None:
+    (tmp_path / "terms.tsv").write_text("a\tb\n")
+    assert glossary_of(tmp_path / "terms.tsv", None) is not None
+    assert glossary_of(None, None) is None
 
 
 def test_importing_the_package_imports_no_library() -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -251,6 +252,13 @@ def test_lines_of_a_detected_language_keep_their_numbers(notices: list[str], mon
     assert [notice.split(";")[0] for notice in notices] == ["line 12 is longer than the model's limit"]
     with pytest.raises(InputError, match="line 12 has a prefix"):
         directions.translate_detected(lines, into, GREEDY, 11, ["", "Ein", ""])
+
+
+def test_prefixes_may_be_an_array() -> None:
+    lines, prefixes = np.array(["Two men.", "A dog."]), np.array(["A boy", ""])
+    Directions.check_prefixes(make(MODEL), lines, prefixes, GREEDY, 1)
+    with pytest.raises(InputError, match="half of a surrogate pair"):
+        Directions.check_prefixes(make(MODEL), lines, np.array(["A boy", "\udfff"]), GREEDY, 1)
 
 
 def test_a_line_that_just_fits_is_not_split(notices: list[str]) -> None:

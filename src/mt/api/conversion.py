@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from mt.api.loading import ModelPath, find_models
+from mt.api.texts import several
 from mt.bundle.load_translator import read_config
 from mt.data.eval_texts import read_texts
 from mt.errors import InputError
@@ -99,8 +100,8 @@ def import_model(
     from mt.extras.importing.importing import find_folder, import_folder  # imports torch
 
     folder = find_folder(str(model))
-    corpus = [Path(path) for path in ([prune] if isinstance(prune, str | Path) else prune)]
+    corpus = [Path(path) for path in several(prune)]
     check = partial(require_replaceable, Path(output), "mt import", "imported", [folder, *corpus], force)
     check()
-    sources, targets = ([code] if isinstance(code, str) else code or () for code in (source_lang, target_langs))
-    return import_folder(folder, Path(output), str(model), (sources, targets), corpus, check)
+    languages = several(source_lang), several(target_langs)
+    return import_folder(folder, Path(output), str(model), languages, corpus, check)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mt.api.loading import Models, find_models, load
-from mt.api.texts import known_names
+from mt.api.texts import known_names, several
 from mt.api.training import ConfigLike, read_config, start
 from mt.api.translation import Translator
 from mt.config import Config, DataConfig, is_synthetic
@@ -117,7 +117,7 @@ def clean_corpus(
 def in_words(config: ConfigLike, overrides: Sequence[str]) -> str:
     """Return the words of a command that name a configuration and its overrides."""
     name = "CONFIG" if isinstance(config, Mapping) else str(config)
-    return shlex.join([name, *(word for override in overrides for word in ("--set", override))])
+    return shlex.join([name, *(word for override in several(overrides) for word in ("--set", override))])
 
 
 def score_corpus(

@@ -67,7 +67,8 @@ class Directions:
 
         A source language that is still to be detected does not matter.
         """
-        if not prefixes or isinstance(lines, Iterator) or isinstance(prefixes, Iterator):
+        is_empty = isinstance(prefixes, str) and not prefixes  # an array has no truth value
+        if is_empty or isinstance(lines, Iterator) or isinstance(prefixes, Iterator):
             return
         texts = list(texts_of(lines))
         begun = [prefixes] * len(texts) if isinstance(prefixes, str) else list(texts_of(prefixes))[: len(texts)]

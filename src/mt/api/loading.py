@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mt.api.texts import several
 from mt.api.translation import Translator
 from mt.bundle.load_translator import open_model
 from mt.decoding.engine import EngineChoice
@@ -22,8 +23,7 @@ def find_models(model: Models, runs: str | Path) -> list[ModelDir]:
     """Return the model folders of one path or several; None: that of the newest finished run in `runs`."""
     if model is None:
         return [find_model(None, Path(runs))]
-    paths = [model] if isinstance(model, str | Path) else list(model)
-    if not paths:
+    if not (paths := several(model)):
         raise InputError("model: an empty list names no model", "leave it out for the newest run")
     return [find_model(Path(path), Path(runs)) for path in paths]
 
@@ -67,10 +67,11 @@ def load(
     return Translator(open_model(folders[0], choice, folders[1:]).with_glossary(terms), folders[0].root)
 
 
-def glossary_of(path: str | Path | None, keep: str | Sequence[str]) -> "Glossary | None":
+def glossary_of(path: str | Path | None, keep: str | Sequence[str] | None) -> "Glossary | None":
     """Read a file of terms, or just patterns of text to keep; None without both."""
-    if path is None and not keep:
+    patterns = several(keep)
+    if path is None and not patterns:
         return None
     from mt.data.glossary import Glossary
 
-    return Glossary(None if path is None else Path(path), [keep] if isinstance(keep, str) else keep)
+    return Glossary(None if path is None else Path(path), patterns)

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mt.api.search import Search, SearchRequest
+from mt.api.texts import several
 from mt.bundle.load_translator import check_choice
 from mt.config.suggestions import similar
 from mt.console import log
@@ -33,7 +34,7 @@ def read_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Pat
     """
     from mt.extras.pipelines.checks import check_plan
 
-    plan = make_plan(load_pipeline(Path(config), overrides), Path(runs))
+    plan = make_plan(load_pipeline(Path(config), several(overrides)), Path(runs))
     check_plan(plan)
     for step in plan.steps.values():
         try:
@@ -47,7 +48,7 @@ def read_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Pat
 
 def show_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs", jobs: int = 1) -> str:
     """Return the plan of a pipeline as a table, with estimates for the steps that are not done; run nothing."""
-    plan, found, pending = _checked(config, overrides, runs)
+    plan, found, pending = _checked(config, overrides, runs, jobs)
     _refuse_unusable_devices(plan, pending)
     return _plan_table(plan, found, pending, jobs, keep=False)
 
@@ -76,7 +77,7 @@ def run_pipeline(
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("a pipeline starts its processes itself", "start it without torchrun")
-    plan, found, pending = _checked(config, overrides, runs)
+    plan, found, pending = _checked(config, overrides, runs, jobs)
     if only is not None:
         if only not in plan.steps:
             suggestions = similar(only, plan.steps) or list(plan.steps)
@@ -96,11 +97,13 @@ def run_pipeline(
 
 
 def _checked(
-    config: str | Path, overrides: Sequence[str], runs: str | Path
+    config: str | Path, overrides: Sequence[str], runs: str | Path, jobs: int = 1
 ) -> tuple[Plan, dict[str, State], list[str]]:
     """Return a plan, the states of its steps, and those that are not done; refuse one that would lose a training."""
     from mt.extras.pipelines.lost_trainings import refuse_lost_trainings
 
+    if not 1 <= jobs <= 1000:
+        raise InputError(f"jobs {jobs} is not between 1 and 1000")
     plan = read_plan(config, overrides, runs)
     found = states(plan)
     refuse_lost_trainings(plan, found)

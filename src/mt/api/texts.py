@@ -1,9 +1,15 @@
 """Texts and names that come from Python, where types are only hints."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from mt.errors import InputError
+
+
+def several(given: str | Path | Iterable[Any] | None) -> list[Any]:
+    """Return several names or patterns, the only one, or none."""
+    return [given] if isinstance(given, str | Path) else list(() if given is None else given)
 
 
 def texts_of(given: str | Iterable[str]) -> Iterator[Any]:
@@ -25,7 +31,7 @@ def check_text(text: object) -> None:
 
 def known_names(given: str | Collection[str] | None, known: Sequence[str], what: str) -> tuple[str, ...]:
     """Return several names, the only one, or none; `InputError` for one that is not among those known."""
-    names = (given,) if isinstance(given, str) else tuple(() if given is None else given)
+    names = tuple(several(given))
     if unknown := [name for name in names if name not in known]:
         raise InputError(f"{what}: {unknown[0]!r:.50} is none of {', '.join(known)}")
     return names

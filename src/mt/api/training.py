@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mt.api.runs import Run
+from mt.api.texts import several
 from mt.config import Config, load_config, parse_config
 from mt.config.problems import entries
 from mt.console import log
@@ -35,6 +36,7 @@ def train(config: ConfigLike, *, runs: str | Path = "runs", progress: Listener |
             the same call then resumes from its last checkpoint.
         **overrides: values that replace the configuration's: `training={"max_steps": 100}`, or
             `**{"training.max_steps": 100}`; likewise a source as a whole, or `**{"data.train.weight": 2}` of it.
+            Type checkers accept names with dots only in a `dict[str, Any]`.
 
     Raises:
         InputError: the configuration or the data are wrong; one message lists all problems.
@@ -96,6 +98,7 @@ def _in_all_ranks(config: ConfigLike, overrides: list[str], work: Callable[[Conf
 
 def read_config(config: ConfigLike, overrides: Sequence[str] = ()) -> Config:
     """Return the settings of a YAML file, or of a mapping with its content."""
+    overrides = several(overrides)
     if isinstance(config, Mapping):
         text = "".join(f"{key}: {_json(value)}\n" for key, value in config.items())
         return parse_config(text, "configuration", overrides)

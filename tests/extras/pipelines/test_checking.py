@@ -16,7 +16,7 @@ from bundle_helpers import make
 from command import mt
 from conftest import CONFIG
 from data_helpers import write_lines
-from mt.api.pipelines import read_plan
+from mt.api.pipelines import read_plan, run_pipeline, show_plan
 from mt.errors import InputError
 from mt.extras.pipelines.checks import check_plan
 from mt.extras.pipelines.estimates import estimate_costs
@@ -839,6 +839,16 @@ def test_a_pipelines_folder_is_not_the_run_of_a_training(folder: Path) -> None:
     refused = mt("train", "tiny.yaml", "--set", "name=ours", cwd=folder, code=2).stderr
     assert "runs/ours is the folder of a pipeline" in refused
     assert [path.name for path in (folder / "runs" / "ours").iterdir()] == [".pipeline"]
+
+
+def test_arguments_from_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "pipeline.yaml").write_text(TEACHERS)
+    assert read_plan("pipeline.yaml", "steps.final.eval.beam=4").steps["final"].settings.beam == 4
+    for jobs in (0, -1, 1001):
+        for use in (run_pipeline, show_plan):
+            with pytest.raises(InputError, match=f"jobs {jobs} is not between 1 and 1000"):
+                use("pipeline.yaml", jobs=jobs)
 
 
 def test_options_may_come_before_the_file(folder: Path) -> None:
