@@ -149,7 +149,7 @@ def _docstring(text: str) -> str:
         if title not in ("Args:", "Attributes:", "Raises:", "Returns:"):
             parts.append(_wrapped(" ".join(paragraph.split())))
             continue
-        items = re.split(r"\n(?=    \S)", f"\n{rest}")[1:]
+        items = [rest] if title == "Returns:" else re.split(r"\n(?=    \S)", f"\n{rest}")[1:]
         parts += [f"{title}", "\n".join(_item(" ".join(item.split())) for item in items)]
     return "\n\n".join(parts)
 

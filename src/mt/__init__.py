@@ -65,11 +65,13 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"mt.api.{module}"), name)
-    raise AttributeError(f"module 'mt' has no attribute {name!r}")
+if not TYPE_CHECKING:  # it would hide misspelt names from type checkers
+
+    def __getattr__(name: str) -> Any:
+        for module, names in _MODULES.items():
+            if name in names:
+                return getattr(import_module(f"mt.api.{module}"), name)
+        raise AttributeError(f"module 'mt' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

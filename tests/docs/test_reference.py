@@ -48,6 +48,10 @@ def test_every_command_and_option_is_there() -> None:
     assert max(map(len, page.splitlines())) <= reference.WIDTH
 
 
+def test_a_result_is_one_item() -> None:
+    assert reference._docstring("Read it.\n\nReturns:\n    lines, and\n    words.").endswith("\n* lines, and words.")
+
+
 def test_the_pages_are_current() -> None:
     for name, content in reference.pages().items():
         assert (reference.DOCS / name).read_text(encoding="utf-8") == content, "run `python scripts/reference.py`"
