@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mt.bundle.model_card import direction_options
 from mt.config import load_config
 from mt.errors import InputError, MtError
-from mt.extras.reporting.run_data import read_history, read_run_data
+from mt.extras.reporting.run_data import last_step, read_history, read_run_data
 from mt.extras.reporting.verdict import judge
 from mt.storage.find_model import pipelines_hint, refuse_pipeline
 from mt.storage.manifest import DamagedError, read_manifest
@@ -105,7 +105,7 @@ class Run:
     @property
     def steps(self) -> int:
         """The last step of the training."""
-        return max((event["step"] for event in self.history), default=0)
+        return last_step(self.history)
 
     def load(self, **options: Any) -> "Translator":
         """Load the model; the options are those of `mt.load`."""

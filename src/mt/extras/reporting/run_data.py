@@ -54,7 +54,7 @@ class RunData:
     @property
     def steps(self) -> int:
         """The last step of the training."""
-        return max((event["step"] for event in self.events), default=0)
+        return last_step(self.events)
 
     @property
     def has_newer_steps(self) -> bool:
@@ -132,6 +132,11 @@ def parse_events(text: str) -> Iterator[Event]:
             yield event
 
 
+def last_step(events: Iterable[Event]) -> int:
+    """Return the last step of some events; 0 without any."""
+    return max((event["step"] for event in events), default=0)
+
+
 def _without_lost_steps(events: Iterable[Event]) -> list[Event]:
     """Drop the events after the checkpoint that a later process resumed from, repeated validations and earlier ends."""
     result: list[Event] = []
@@ -140,7 +145,7 @@ def _without_lost_steps(events: Iterable[Event]) -> list[Event]:
             result = [one for one in result if one["step"] <= event["step"]]
         result.append(event)
     last = {event["step"]: event for event in result if event["event"] == "validation"}
-    end = max((event["step"] for event in result), default=0)
+    end = last_step(result)
     result = [event for event in result if event["event"] != "done" or event["step"] == end]
     return [event for event in result if event["event"] != "validation" or event is last[event["step"]]]
 
