@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from mt.cli import _as_known
-from mt.console import log, logged_to, progress, set_up_logging
+from mt.console import log, logged_to, progress, quoted, set_up_logging
 from mt.errors import InputError, MtError, StoppedError
 from mt.extras.pipelines.execution import StepError
 
@@ -148,3 +148,11 @@ def test_the_folder_of_temporary_files_is_named_where_it_may_be_full() -> None:
     assert str(full).startswith("No space left on device\n  free some space")
     assert "TMPDIR" in full.hint
     assert not broken.hint
+
+
+def test_words_are_quoted_for_the_systems_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert quoted("mt", "a b", r"runs\demo") == r"mt 'a b' 'runs\demo'"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "name", "nt")
+        on_windows = quoted("mt", "a b", r"runs\demo")
+    assert on_windows == r'mt "a b" runs\demo'

@@ -4,6 +4,8 @@ import contextlib
 import logging
 import os
 import re
+import shlex
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -43,6 +45,11 @@ class _TqdmHandler(logging.Handler):
 def harmless(text: str) -> str:
     """Escape the control characters of foreign text for a terminal."""
     return _CONTROLS.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+
+
+def quoted(*words: str) -> str:
+    """Return words of a command as a shell of this system takes them."""
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
 
 
 def has_colour(stream: Any) -> bool:

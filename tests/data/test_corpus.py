@@ -330,16 +330,22 @@ def test_a_hub_data_set_and_its_splits(hub: Callable[..., list[Pair]]) -> None:
 
 
 @pytest.mark.parametrize(
-    "cause", [OSError(errno.ENOSPC, "No space left on device"), OSError("Not enough disk space. Needed: 9 GB"), None]
+    "cause",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError("Not enough disk space. Needed: 9 GB"),
+        PermissionError(errno.EACCES, "Permission denied"),
+        None,
+    ],
 )
-def test_a_full_disk_is_not_the_hub_data_sets_fault(
+def test_a_cache_that_cannot_be_written_is_not_the_hub_data_sets_fault(
     hub: Callable[..., list[Pair]], monkeypatch: pytest.MonkeyPatch, cause: OSError | None
 ) -> None:
     def load_dataset(*_: object, **__: object) -> None:
         raise datasets.exceptions.DatasetGenerationError("An error occurred") from (cause or MemoryError())
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    expected = r"\(config None, split train\): no space left on the disk" if cause else None
+    expected = r"\(config None, split train\): the library's cache cannot be written" if cause else None
     with pytest.raises(MachineError if cause else MemoryError, match=expected):
         hub()
 

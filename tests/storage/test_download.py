@@ -153,3 +153,11 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
     assert cache_folder() == Path("/x/mt")
     monkeypatch.setenv("MT_CACHE", "/y")
     assert cache_folder() == Path("/y")
+
+
+def test_without_a_home_the_cache_needs_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MT_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 987_654_321)  # as in a container, without an entry in passwd
+    with pytest.raises(MachineError, match="no home folder"):
+        cache_folder()

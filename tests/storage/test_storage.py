@@ -137,6 +137,18 @@ def test_a_folder_is_replaced_in_its_parent(tmp_path: Path, monkeypatch: pytest.
     require_replaceable(tmp_path / "out" / "new" / "folder", "mt data clean", "made_by")
 
 
+def test_files_of_file_managers_are_no_content(tmp_path: Path) -> None:
+    (tmp_path / ".DS_Store").write_bytes(b"\0")
+    require_replaceable(tmp_path, "mt export", "made_by")
+    with atomic.new_folder(tmp_path / "out", made_by="mt export") as folder:
+        (folder / "model").write_bytes(b"x")
+    (tmp_path / "out" / "Thumbs.db").write_bytes(b"\0")
+    require_replaceable(tmp_path / "out", "mt export", "made_by")
+    (tmp_path / "out" / "mine").write_bytes(b"x")
+    with pytest.raises(InputError, match="mine would be lost"):
+        require_replaceable(tmp_path / "out", "mt export", "made_by")
+
+
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 @pytest.mark.parametrize(
     ("number", "reason"),

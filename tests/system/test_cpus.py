@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mt.system import cpus
-from mt.system.cpus import usable_cores
+from mt.system.cpus import usable_cores, usable_memory
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no such limit")
@@ -51,3 +51,12 @@ def test_a_containers_quota_counts(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
     assert usable_cores() == expected
+
+
+def test_a_containers_memory_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cpus, "_CGROUP", tmp_path)
+    (tmp_path / "memory.max").write_text("max\n")
+    whole = usable_memory()
+    assert whole > 2**28
+    (tmp_path / "memory.max").write_text(f"{2**28}\n")
+    assert usable_memory() == 2**28

@@ -8,6 +8,7 @@ import itertools
 import lzma
 import os
 import queue
+import subprocess
 import sys
 import threading
 import tracemalloc
@@ -367,3 +368,24 @@ def test_lines_do_not_depend_on_the_chunks_of_a_pipe(text: str, cuts: list[int])
         lines.pop()
     assert [line for group in groups for line in group] == expected_lines(lines)
     assert all(groups)
+
+
+def test_a_python_without_lzma_reads_other_text(tmp_path: Path) -> None:
+    program = """
+import sys
+sys.modules["_lzma"] = None
+from pathlib import Path
+from mt.errors import InputError
+from mt.text import archives
+from mt.text.lines import TextFile
+print(list(TextFile(Path("a.gz"))))
+try:
+    list(TextFile(Path("a.xz")))
+except InputError as error:
+    print(error)
+"""
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"one\ntwo\n"))
+    (tmp_path / "a.xz").write_bytes(lzma.compress(b"one\n"))
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0] == "['one', 'two']"
+    assert "a.xz: this Python was built without lzma" in done.stdout

@@ -1,6 +1,5 @@
 """A training corpus from Python: its faults, its scores by models, and its cleaning."""
 
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from mt.api.texts import known_names, several
 from mt.api.training import ConfigLike, read_config, start
 from mt.api.translation import Translator
 from mt.config import Config, DataConfig, is_synthetic
-from mt.console import log
+from mt.console import log, quoted
 from mt.data.prepare import drop_missing_sources
 from mt.errors import InputError, contradict
 from mt.extras.doctor import check, scoring
@@ -117,7 +116,7 @@ def clean_corpus(
 def in_words(config: ConfigLike, overrides: Sequence[str]) -> str:
     """Return the words of a command that name a configuration and its overrides."""
     name = "CONFIG" if isinstance(config, Mapping) else str(config)
-    return shlex.join([name, *(word for override in several(overrides) for word in ("--set", override))])
+    return quoted(name, *(word for override in several(overrides) for word in ("--set", override)))
 
 
 def score_corpus(

@@ -5,11 +5,11 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from mt.bundle.model_card import direction_options
 from mt.config import load_config
+from mt.console import quoted
 from mt.errors import InputError, MtError
 from mt.extras.reporting.run_data import last_step, read_history, read_run_data
 from mt.extras.reporting.verdict import judge
@@ -179,12 +179,12 @@ def next_command(run: Run, state: str) -> str:
     """Return the command to continue with after a run in a state of `Run.facts`; empty if it is damaged."""
     config = RunDir(run.path).config
     if state == "finished":
-        return f'mt translate --model {quote(str(run.path))} {direction_options(load_config(config))}"..."'
+        return f'mt translate --model {quoted(str(run.path))} {direction_options(load_config(config))}"..."'
     if state == "damaged":
         return ""
     runs, usual = run.path.absolute().parent, Path(os.environ.get("MT_RUNS") or "runs").absolute()
-    elsewhere = "" if runs == usual else f" --runs {quote(str(runs))}"
-    return f"its `mt train` command continues it, or mt train --config {quote(str(config))}{elsewhere}"
+    elsewhere = "" if runs == usual else f" --runs {quoted(str(runs))}"
+    return f"its `mt train` command continues it, or mt train --config {quoted(str(config))}{elsewhere}"
 
 
 def _is_run(path: Path) -> bool:

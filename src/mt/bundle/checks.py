@@ -1,9 +1,9 @@
 """Integrity checks of a model folder; they import no torch."""
 
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
+from mt.console import quoted
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.storage.manifest import DamagedError, verify
@@ -24,7 +24,7 @@ def verify_files(folder: ModelDir, *files: Path, part: Path | None = None) -> di
         MachineError: one cannot be read.
     """
     is_foreign = not folder.config.exists() and (folder.root / "config.json").is_file()
-    imports = f"import it: mt import {quote(str(folder.root))} --output NEW"
+    imports = f"import it: mt import {quoted(str(folder.root))} --output NEW"
     hint = imports if is_foreign else "copy it again, or finish its training"
     try:
         listed: dict[str, Any] = verify(folder.root, *files, *([] if part is None else [part]))["files"]

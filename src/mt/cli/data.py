@@ -1,6 +1,5 @@
 """`mt data check`, `mt data score`, `mt data clean`, `mt data align` and `mt data align-words`."""
 
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import click
 from mt.cli import options
 from mt.cli.options import number, path_type
 from mt.cli.text import check_output, print_result
-from mt.console import log
+from mt.console import log, quoted
 from mt.errors import InputError, contradict
 from mt.extras.doctor.rules import DROPPABLE
 
@@ -162,7 +161,7 @@ def score(config: Path, output: Path, trains: bool, **given: Any) -> None:
     print_result(score_table(summary))
     if not _is_copy(config):
         named = in_words(config, given["overrides"])
-        log.info("next: mt data clean %s --scores %s --output cleaned", named, shlex.quote(str(output)))
+        log.info("next: mt data clean %s --scores %s --output cleaned", named, quoted(str(output)))
 
 
 def _is_copy(config: Path) -> bool:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import chain, combinations
 from pathlib import Path
-from shlex import quote
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import click
 from mt.cli.init_input import InitCommand, as_texts, ask_minutes, ask_texts, ask_value, files_of, refuse_unused_style
 from mt.cli.options import debug_option, number, path_type
 from mt.cli.text import print_result
+from mt.console import quoted
 from mt.errors import InputError, contradict
 from mt.storage.output_path import refuse_inputs, require_writable
 
@@ -115,7 +115,7 @@ def _write(path: Path, text: str, summary: str, option: str = "", run: Path | No
     schema_path = path.with_name(_SCHEMA)
     atomic.write_text(schema_path, json_schema())
     atomic.write_text(path, text)
-    following = f"next: mt train --config {quote(str(run or path))}{option}"
+    following = f"next: mt train --config {quoted(str(run or path))}{option}"
     print_result(f"{summary}\nwritten: {path}, and {schema_path} for editors\n{following}")
 
 

@@ -2,14 +2,13 @@
 
 from itertools import combinations
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
 
 from mt.cli.options import common_options, config_options, set_option
 from mt.cli.text import print_result
-from mt.console import log
+from mt.console import log, quoted
 from mt.errors import InputError, contradict
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def demo(quick: bool, overrides: tuple[str, ...], runs: Path) -> None:
     _print_scores(run)
     translations = run.load().translate(list(_SENTENCES))
     print_result("\n".join(f"  {source} → {target}" for source, target in zip(_SENTENCES, translations, strict=True)))
-    folder = quote(str(run.path))
+    folder = quoted(str(run.path))
     print_result(
         f"the run is in {folder}; next: mt report {folder}, mt eval --model {folder} or mt serve --model {folder}\n"
         "your own text: mt init --name mine --train corpus.en corpus.de --output mine.yaml"

@@ -5,7 +5,6 @@ import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +12,7 @@ import click
 from mt.cli import options
 from mt.cli.options import ENGINE_OPTIONS, document_format_type, path_type
 from mt.cli.text import check_input, check_output, input_lines, print_result, require_utf8, writer
-from mt.console import log, progress
+from mt.console import log, progress, quoted
 from mt.errors import InputError, contradict
 from mt.storage.output_path import refuse_inputs, require_writable
 from mt.text.lines import read_lines, refuse_pipe
@@ -64,7 +63,7 @@ def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, *
     if given["columns"]:
         raise InputError("--columns is for .csv and .tsv files", "leave it out")
     if named is not None:
-        hint = f"did you mean --input {quote(text[0])}? To translate its name, pipe it in"
+        hint = f"did you mean --input {quoted(text[0])}? To translate its name, pipe it in"
         raise InputError(f"{text[0]} is a file", hint)
     contradict(bool(text and input_), "--input", "text arguments")
     input_file = input_ if text or (input_ and str(input_) != "-") else Path("/dev/stdin")

@@ -133,9 +133,9 @@ def _hub_rows(source: HubDataset) -> Iterator[dict[str, Any]]:
         while cause is not None:
             if is_out_of_memory(cause):
                 raise cause from None
-            if is_disk_full(cause):
+            if is_disk_full(cause) or isinstance(cause, PermissionError):
                 raise MachineError(
-                    f"{name}: no space left on the disk for the library's cache",
+                    f"{name}: the library's cache cannot be written: {first_line(cause)}",
                     "free some space, set HF_HOME to a folder on a larger disk, or set `streaming: true`",
                 ) from None
             cause = cause.__cause__ or cause.__context__

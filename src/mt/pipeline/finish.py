@@ -4,7 +4,6 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from shlex import quote
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from mt.bundle.load_translator import open_converted
 from mt.bundle.model_card import direction_options
 from mt.bundle.model_folder import change_search, new_model
 from mt.config import Config
-from mt.console import duration, log
+from mt.console import duration, log, quoted
 from mt.data.eval_texts import read_texts
 from mt.data.shortlist import Shortlist, make_shortlist
 from mt.data.token_store import EncodedCorpus
@@ -211,6 +210,6 @@ def _summary(config: Config, run_dir: RunDir, state: TrainState, facts: dict[str
         lines += ["validation set, beam search:", facts["formats_table"]]
     if facts["scores"]:
         lines += ["test set:", facts["scores"]]
-    command = f"mt translate --model {quote(str(run_dir.root))} {direction_options(config)}"
+    command = f"mt translate --model {quoted(str(run_dir.root))} {direction_options(config)}"
     lines += [f"model: {run_dir.model.root}", f'next: {command}"..."']
     return "\n".join(lines)

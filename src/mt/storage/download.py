@@ -32,8 +32,11 @@ def offline_switch() -> str | None:
 
 def cache_folder() -> Path:
     """Return `MT_CACHE`, or `mt` in the user's folder for caches."""
-    own = os.environ.get("MT_CACHE")
-    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mt"
+    own, shared = os.environ.get("MT_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    try:
+        return Path(own) if own else Path(shared or Path.home() / ".cache") / "mt"
+    except RuntimeError:
+        raise MachineError("no home folder to keep downloads in", "set MT_CACHE to a folder") from None
 
 
 def download(url: str, path: Path, md5: str | None = None) -> None:

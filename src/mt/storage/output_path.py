@@ -8,6 +8,8 @@ from mt.errors import InputError, MachineError
 from mt.storage.manifest import DamagedError, read_manifest
 from mt.storage.run_dir import MANIFEST
 
+_LITTER = {".DS_Store", "Thumbs.db", "desktop.ini"}  # written by file managers
+
 
 def is_device(path: Path) -> bool:
     """Return True for a device or a pipe, such as /dev/stdout, which is written to and not replaced."""
@@ -74,7 +76,7 @@ def require_replaceable(output: Path, command: str, mark: str, inputs: Iterable[
         message = f"--output {output}: cannot be replaced: no permission to write {real.parent}"
         raise MachineError(message, "name a new folder in it")
     present = _files_in(output)
-    if not any(output.iterdir()):
+    if all(path.name in _LITTER for path in output.iterdir()):
         require_writable(output / "file", "--output")
         return
     try:
@@ -99,5 +101,6 @@ def _files_in(folder: Path) -> set[str]:
 
     for root, folders, files in os.walk(folder, onerror=fail):
         paths = [Path(root, name) for name in (*folders, *files)]
-        names |= {path.relative_to(folder).as_posix() for path in paths if path.is_symlink() or not path.is_dir()}
+        kept = (path for path in paths if path.is_symlink() or (not path.is_dir() and path.name not in _LITTER))
+        names |= {path.relative_to(folder).as_posix() for path in kept}
     return names

@@ -1,6 +1,7 @@
-"""The number of usable CPU cores."""
+"""The CPU cores and the memory that this process may use."""
 
 import os
+from contextlib import suppress
 from math import ceil
 from pathlib import Path
 
@@ -11,6 +12,15 @@ def usable_cores() -> int:
     """Return the number of cores that this process may use: affinity and container quota considered."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, _quota(_CGROUP) or cores)
+
+
+def usable_memory() -> int:
+    """Return the bytes of this machine's memory, or of the container's (`docker --memory`)."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # version 2, version 1
+        with suppress(OSError, ValueError):  # without a limit it is "max", which is no number
+            total = min(total, int((_CGROUP / name).read_text(encoding="utf-8")))
+    return total
 
 
 def _quota(cgroup: Path) -> int | None:

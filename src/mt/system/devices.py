@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from mt.errors import InputError
+from mt.system.cpus import usable_cores
 
 # Held by what uses all of torch's threads: their number is one for the whole process, and a pool below changes it.
 TORCH_THREADS = threading.Lock()
@@ -58,7 +59,7 @@ def choose_device(wanted: str, key: str = "training.device", local_rank: int | N
     if wanted == "cpu":
         # Fixes the number: until it is set, the BLAS library may use fewer threads, and sums over another number of
         # threads differ in their last bits.
-        torch.set_num_threads(torch.get_num_threads())
+        torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))
         _keep_freed_memory()
         # OneDNN and torch's layer above it would cache a thousand shapes of half a megabyte each. Each number of rows
         # is a shape; a step uses some twenty, which may never occur again.

@@ -9,11 +9,11 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from functools import lru_cache
-from lzma import LZMAError
 from pathlib import Path
 from typing import IO, Any
 
 from mt.errors import InputError
+from mt.text.compressed import LZMA_ERRORS
 from mt.text.lines import explain_read_errors, raw_lines
 
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
@@ -22,7 +22,15 @@ _MAX_RATIO, _SMALL = 200, 50_000_000  # a text packs to a fifth, a repetitive on
 _MAX_HEADER = 2**20  # bytes
 _MAX_FILES = 100_000
 _MANY = 50  # files, for which an archive is kept open, or in memory
-_DAMAGE = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, LZMAError, EOFError, NotImplementedError)
+_DAMAGE = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    gzip.BadGzipFile,
+    zlib.error,
+    *LZMA_ERRORS,
+    EOFError,
+    NotImplementedError,
+)
 
 
 def refuse_unsafe_zip(archive: zipfile.ZipFile, place: str, max_bytes: int | None = None) -> None:

@@ -4,7 +4,6 @@ import contextlib
 import gzip
 import importlib
 import io
-import lzma
 import sys
 import zlib
 from collections.abc import Iterator
@@ -14,6 +13,12 @@ from typing import IO, Any
 from mt.errors import InputError
 
 COMPRESSED = {".gz": "gzip", ".xz": "xz", ".zst": "Zstandard"}
+
+LZMA_ERRORS: tuple[type[Exception], ...] = ()
+with contextlib.suppress(ImportError):  # of a Python that was built without it
+    import lzma
+
+    LZMA_ERRORS = (lzma.LZMAError,)
 
 _BLOCK = 2**16  # compressed bytes read at a time
 
@@ -30,11 +35,13 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
         with path.open("rb") as plain:
             yield plain
         return
+    if suffix == ".xz" and not LZMA_ERRORS:
+        raise InputError(f"{path}: this Python was built without lzma", "unpack the file, or use another Python")
     zstd: Any = None
     if suffix == ".zst":
         zstd = importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
     opener: Any = {".gz": gzip.open, ".xz": _open_xz}.get(suffix) or zstd.open
-    errors = {".gz": (gzip.BadGzipFile, zlib.error), ".xz": (lzma.LZMAError,)}.get(suffix) or (zstd.ZstdError,)
+    errors = {".gz": (gzip.BadGzipFile, zlib.error), ".xz": LZMA_ERRORS}.get(suffix) or (zstd.ZstdError,)
     try:
         with opener(path, "rb") as stream:
             yield stream

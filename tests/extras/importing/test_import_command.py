@@ -1,12 +1,15 @@
 """`mt import`: the round trip with our own export, fine-tuning, model cards, and folders that are refused."""
 
+import errno
 import json
+import os
 import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import pytest
 import torch
 import torch.nn.functional as F
@@ -22,9 +25,10 @@ from import_helpers import m2m_100, marian, mbart, nllb
 from mt.bundle.checks import load_preprocessing
 from mt.bundle.load_translator import read_config
 from mt.bundle.model_folder import load_model
-from mt.errors import InputError
+from mt.errors import InputError, MachineError
 from mt.extras.export.huggingface import write_huggingface
 from mt.extras.importing.huggingface import read_plan
+from mt.extras.importing.importing import find_folder
 from mt.extras.importing.vocabularies import _M2M_100
 from mt.storage.run_dir import ModelDir
 from mt.text.casing import Casing
@@ -337,6 +341,16 @@ def test_biases_that_the_exported_model_lacks_must_be_zero(tmp_path: Path) -> No
     write_huggingface(random_job("model.norm=post", "model.bias=false"), tmp_path / "theirs", "# A model\n")
     _weights("model.encoder.layers.0.fc1.bias", lambda bias: bias + 0.5)(tmp_path / "theirs")
     assert "'model.encoder.layers.0.fc1.bias' is not zero" in refused(tmp_path / "theirs")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
+def test_a_cache_that_cannot_be_written_is_no_bad_name(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def snapshot_download(*_: object, **__: object) -> str:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    with pytest.raises(MachineError, match=f"owner/name: the hub's cache cannot be written .*{os.strerror(number)}"):
+        find_folder("owner/name")
 
 
 def test_names_of_the_hub_need_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

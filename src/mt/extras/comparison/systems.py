@@ -5,11 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from shlex import quote
 
 from mt.bundle.load_translator import open_model, read_config
 from mt.config import Config, DataConfig
-from mt.console import log
+from mt.console import log, quoted
 from mt.data.eval_texts import EvalText, nfc_lines, read_pair
 from mt.data.mixture import direction
 from mt.decoding.engine import EngineChoice
@@ -179,7 +178,7 @@ class _StoredTestSet:
         except (ValueError, TypeError, KeyError):
             results = []
         if not results or not all(isinstance(text, str) for result in results for text in result):
-            hint = f"score it again: mt eval --model {quote(str(path))}"
+            hint = f"score it again: mt eval --model {quoted(str(path))}"
             raise InputError(f"{file}: not a score file of `mt eval`", hint)
         methods = list(dict.fromkeys(method for method, _, _ in results))
         texts = {direction(*languages): EvalText(languages[1], [], [], languages[0]) for _, *languages in results}
@@ -199,7 +198,7 @@ def _not_scored(path: Path, file: Path, test_set: str, data: DataConfig) -> Inpu
     if test_set.startswith("changed."):
         arguments = " and the settings to be compared"
     elif name != "test":
-        files = [quote(f"{test_set}.{codes[0]}") for codes in (data.source_lang, data.target_lang)]
+        files = [quoted(f"{test_set}.{codes[0]}") for codes in (data.source_lang, data.target_lang)]
         arguments = f" --source {files[0]} --reference {files[1]}"
     elif data.test is None:
         return InputError(f"{path}: its configuration has no test set, so it has no translations of one", _OTHER_TEXT)
@@ -210,7 +209,7 @@ def _not_scored(path: Path, file: Path, test_set: str, data: DataConfig) -> Inpu
         arguments = options.get(language, f" --to {language}") if language else ""
     return InputError(
         f"{path}: no translations of its test set ({file} is missing)",
-        f"make them with `mt eval --model {quote(str(path))}{arguments}`; or {_OTHER_TEXT}",
+        f"make them with `mt eval --model {quoted(str(path))}{arguments}`; or {_OTHER_TEXT}",
     )
 
 

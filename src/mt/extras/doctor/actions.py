@@ -5,7 +5,6 @@ it undoes. The weights and limits are this project's own, except that copied sen
 (Khayrallah and Koehn 2018).
 """
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mt.config.loading import as_yaml
+from mt.console import quoted
 from mt.data.corpus import line_texts
 from mt.errors import InputError
 from mt.extras.doctor.check import CorpusReport, Finding
@@ -171,7 +171,7 @@ def _correction(report: CorpusReport, finding: Finding, config: str) -> Action:
         for source, target in [pair for pair in pairs if where.startswith(f"{pair[0]} has ")]:
             if source.member is None:
                 root, output = Path(bitext.data.root), target.path.with_name(f"{target.path.stem}.tsv")
-                command = shlex.join(["mt", "data", "align", str(source), str(target), "--output", str(output)])
+                command = quoted("mt", "data", "align", str(source), str(target), "--output", str(output))
                 file = str(output.relative_to(root) if output.is_relative_to(root) else output)
                 table = {"file": file, "source_column": "source", "target_column": "target", **bitext.options}
                 gain = f"{where}; pairs the sentences again, for data.{bitext.split}: {as_yaml(table)}"

@@ -13,7 +13,7 @@ from mt.bundle.checks import load_preprocessing
 from mt.bundle.model_folder import build_model, load_model, new_model
 from mt.config import Config
 from mt.data.tokenizer import TokenizerPair
-from mt.errors import InputError
+from mt.errors import InputError, MachineError, first_line, is_disk_full
 from mt.extras.export.common import OWN
 from mt.extras.importing.huggingface import Languages, read_plan
 from mt.extras.importing.marian import find_npz, read_marian
@@ -33,6 +33,7 @@ def find_folder(name: str) -> Path:
 
     Raises:
         InputError: there is no such folder, and the hub does not have it, has no safetensors or cannot be reached.
+        MachineError: its files cannot be written.
     """
     path = Path(name)
     if path.is_dir() or (path.is_file() and path.suffix == ".npz"):
@@ -46,6 +47,9 @@ def find_folder(name: str) -> Path:
         if not _has_weights(folder) and (revision := _converted_revision(name)):
             folder = _download(name, revision)
     except Exception as error:  # of several libraries
+        if is_disk_full(error) or isinstance(error, PermissionError):
+            message = f"{name}: the hub's cache cannot be written ({first_line(error)})"
+            raise MachineError(message, "free some space, or set HF_HOME to another folder") from None
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         hint = "check the name and the connection, or name a folder that holds the model"
         raise InputError(f"{name}: no such folder, and the hub does not give it ({reason})", hint) from None

@@ -1,9 +1,6 @@
 """Weights of other software by name, and the safetensors files of a Hugging Face folder."""
 
 import json
-import os
-import shlex
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from yaml import YAMLError
 
+from mt.console import quoted
 from mt.errors import InputError, first_line
 
 COPY_AGAIN = "copy or download it again"
@@ -23,7 +21,7 @@ def _conversion(folder: Path) -> str:
     """Return the command that converts a folder's weights, quoted for a shell."""
     path = json.dumps(str(folder), ensure_ascii=False)  # also a literal of Python
     program = f"from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained({path}).save_pretrained({path})"
-    return f"python -c {subprocess.list2cmdline([program]) if os.name == 'nt' else shlex.quote(program)}"
+    return f"python -c {quoted(program)}"
 
 
 def read_mapping(

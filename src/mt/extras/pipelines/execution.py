@@ -3,7 +3,6 @@
 import contextlib
 import glob
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from mt.config import dump_config
-from mt.console import duration, harmless, log
+from mt.console import duration, harmless, log, quoted
 from mt.errors import MtError, StoppedError
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import (
@@ -141,7 +140,7 @@ class _Runner:
             log.info("%s: done in %s", step.name, duration(record.seconds))
 
     def _run_command(self, step: Step, key: str, variables: dict[str, str], lock: int) -> None:
-        log.info("%s: mt %s", step.name, shlex.join(step.words))
+        log.info("%s: mt %s", step.name, quoted(*step.words))
         cores = self._plan.cores(step.name, self._jobs)
         environment = os.environ | variables | {"OMP_NUM_THREADS": str(cores), ENDS_WITH_PARENT: "1"}
         arguments, started, clock = _fixed_arguments(self._plan, step), time.time(), time.monotonic()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from pathlib import Path
 
-from mt.console import duration, table
+from mt.console import duration, quoted, table
 from mt.extras.pipelines.plan import Plan
 from mt.extras.pipelines.records import Record, State, read_record, states
 from mt.extras.reporting.html import Html, details, headline, page
@@ -62,7 +62,7 @@ def write_report(plan: Plan) -> str:
     done = sum(state == "done" for state in found.values())
     top = headline("" if done == len(found) else "warning", f"{done} of {len(found)} steps are done.")
     rows = [[_linked(plan, row[0]), *row[1:]] for row in _rows(plan, found)]
-    commands = [(name, shlex.join(["mt", *step.words])) for name, step in plan.steps.items()]
+    commands = [(name, quoted("mt", *step.words)) for name, step in plan.steps.items()]
     sections = [
         ("Steps", html_table(_HEADER, rows, "numbers named")),
         ("Commands", details("All commands", html_table(["step", "command"], commands, "texts"))),

@@ -1,12 +1,12 @@
 """`mt init --pipeline`: a pipeline around the configuration of a teacher, for the user's text and time."""
 
-import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from mt.config import Config, PairFiles, TrainingConfig, parse_config
 from mt.config.loading import as_yaml
+from mt.console import quoted
 from mt.errors import InputError
 from mt.extras.pipelines.estimates import search_factor
 from mt.extras.planning.init_options import InitOptions
@@ -77,7 +77,7 @@ def _student(config: Config, path: Path, minutes: float | None) -> str:
     has_few = count_lines(Path(config.data.root, pair.source)) < _FEW_PAIRS
     return _STUDENT_PIPELINE.format(
         time=f"{minutes:g} minutes in all" if minutes else "`--dry-run` shows the time",
-        pipeline=shlex.quote(str(path.with_name(f"{path.stem}-student.yaml"))),
+        pipeline=quoted(str(path.with_name(f"{path.stem}-student.yaml"))),
         name=config.name,
         file=_in_map(path.name),
         teacher_shape=f"{_SHAPE}, " if has_few else "",

@@ -24,6 +24,7 @@ from mt.pipeline.training import check_requirements
 from mt.storage import lock as run_lock
 from mt.storage.find_model import refuse_pipeline
 from mt.storage.run_dir import CheckpointDir, RunDir
+from mt.system.cpus import usable_memory
 from mt.system.devices import choose_device
 from mt.training.checkpoints import Checkpoints
 
@@ -174,10 +175,11 @@ def _training_rows(
 def _memory(measured: Measurements) -> str:
     if not measured.memory:
         return "unknown on this system"
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     split = "; batches had to be split for lack of it: lower training.max_tokens" if measured.split else ""
     gpu = "" if measured.gpu_memory is None else f"{measured.gpu_memory / 1e9:.1f} GB of the GPU's, and "
-    return f"{gpu}{measured.memory / 1e9:.1f} GB, and some 0.3 for scoring, of {total / 1e9:.0f} GB here{split}"
+    return (
+        f"{gpu}{measured.memory / 1e9:.1f} GB, and some 0.3 for scoring, of {usable_memory() / 1e9:.0f} GB here{split}"
+    )
 
 
 def _writable_parent(run_dir: RunDir) -> Path:

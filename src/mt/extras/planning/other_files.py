@@ -11,6 +11,7 @@ from typing import Any
 from mt.config.loading import read_limited
 from mt.config.problems import dotted
 from mt.config.yaml_tree import TreePath, YamlTree, decode_text, parse_yaml, plain_scalar
+from mt.console import quoted
 from mt.errors import InputError
 from mt.extras.planning.inspection import language_ending
 from mt.extras.planning.other_toolkits import Option, knows, tables
@@ -39,9 +40,7 @@ def read_options(path: Path) -> tuple[str, dict[str, Option]]:
     tree = parse_yaml(content, file)
     leaves = dict(_leaves(tree, (), tree.root)) if isinstance(tree.root, dict) else {}
     if "data.source_lang" in leaves:
-        raise InputError(
-            f"{file} is a configuration of mt already", f"train with it: mt train --config {shlex.quote(file)}"
-        )
+        raise InputError(f"{file} is a configuration of mt already", f"train with it: mt train --config {quoted(file)}")
     unsectioned = {_SECTIONS.sub("", name, count=1): option for name, option in leaves.items()}
     readings = {**dict.fromkeys(tables()["toolkits"], leaves), "OpenNMT-py or Eole": unsectioned}
     known = {name: sum(knows(name, key) for key in keys) for name, keys in readings.items()}

@@ -5,12 +5,12 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import numpy as np
 
 from mt.config import Config, parse_config
+from mt.console import quoted
 from mt.data.mixture import direction
 from mt.data.token_store import EncodedCorpus
 from mt.errors import InputError
@@ -164,7 +164,7 @@ def _test_sets(run: RunDir) -> Iterator[TestSet]:
     path = run.scores / "test.json"
     if not path.is_file():
         return
-    remedy = f"score it again: mt eval --model {quote(str(run.root))}"
+    remedy = f"score it again: mt eval --model {quoted(str(run.root))}"
     with _report_damage(path, remedy):
         results: Sequence[dict[str, Any]] = json.loads(path.read_bytes())["results"]
         kinds = [

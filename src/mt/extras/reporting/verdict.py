@@ -7,10 +7,10 @@ number is this project's own.
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from shlex import quote
 from typing import NamedTuple
 
 from mt.config import Builtin
+from mt.console import quoted
 from mt.extras.reporting.run_data import RunData, TestSet
 
 # A phrase of 2 to 40 characters that begins with a letter, four times in a row
@@ -180,7 +180,7 @@ def _facts(data: RunData, tests: list[TestSet]) -> Facts:
         limits.append("patience")
     wrong = [test.scores["wrong_language"] for test in tests if "wrong_language" in test.scores]
     return Facts(
-        run=quote(str(data.run.root)),
+        run=quoted(str(data.run.root)),
         bleu=sum(bleu) / len(bleu),
         pairs=pairs,
         is_small=is_small,
