@@ -21,7 +21,7 @@ from mt.storage import atomic, lock
 from mt.storage.find_model import refuse_pipeline
 from mt.storage.run_dir import RunDir
 from mt.system.devices import choose_device, deterministic_algorithms
-from mt.system.distributed import SINGLE_PROCESS, Distributed
+from mt.system.distributed import SINGLE_PROCESS, Distributed, refuse_mixed_devices
 
 
 def run(
@@ -55,6 +55,7 @@ def run(
         if config.training.deterministic:
             stack.enter_context(deterministic_algorithms())
         device = choose_device(config.training.device, local_rank=distributed.local_rank)
+        refuse_mixed_devices(device.type, distributed)
         if distributed.is_main:
             stack.enter_context(lock.exclusive(run_dir.lock))
             stack.enter_context(logged_to(run_dir.log))
