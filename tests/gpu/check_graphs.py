@@ -9,6 +9,7 @@ from torch import Tensor
 
 from graph_helpers import Captures
 from mt.errors import MachineError
+from mt.extras.planning import probe
 from mt.model.transformer import set_parameters
 from training_helpers import Parts, take_steps
 
@@ -63,3 +64,22 @@ def test_a_failed_capture_ends_the_training(tiny: Path, monkeypatch: pytest.Monk
         monkeypatch.setattr(torch.cuda, "graph", failing)
         with pytest.raises(MachineError, match=r"cuda_graphs: a capture failed: .* when stream is capturing$"):
             take_steps(parts.trainer(), STEPS)
+
+
+def test_a_probe_keeps_the_gradients_that_graphs_add_to(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = Parts(tiny, *EXACT, "training.accumulate=2", "training.cuda_graphs=true")
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    kept: list[bool] = []
+    with fake_gpu(values=True) as cuda:
+        cuda.move(parts.model)
+        captures, trainer = Captures(monkeypatch, parts.model), parts.trainer()
+        step = trainer.step
+
+        def observed_step() -> None:
+            kept.append(all(parameter.grad is not None for parameter in parts.model.parameters()))
+            step()
+
+        monkeypatch.setattr(trainer, "step", observed_step)
+        probe._train(trainer, parts.corpus, seconds=0)
+    assert captures.graphs
+    assert all(kept)

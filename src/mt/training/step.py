@@ -109,8 +109,12 @@ class TrainStep:
         max_norm = settings.clip_norm or math.inf
         norm = full_tensor(torch.nn.utils.clip_grad_norm_(self._model.parameters(), max_norm))
         self._update_if_finite(loss.sums[0] + norm)
-        self.optimizer.zero_grad(set_to_none=self._graphs is None)  # graphs add to gradients in their place
+        self.zero_gradients()
         return loss, norm
+
+    def zero_gradients(self) -> None:
+        """Free the gradients, or zero them where CUDA graphs add to them in their place."""
+        self.optimizer.zero_grad(set_to_none=self._graphs is None)
 
     def _update_if_finite(self, total: Tensor) -> None:
         if self.loss_scale is not None:
