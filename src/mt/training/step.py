@@ -22,7 +22,7 @@ from mt.training.cuda_graphs import GraphedPasses, fill_up
 from mt.training.objective import Objective
 from mt.training.optimizers import learning_rate, make_optimizer
 from mt.training.precision import LossScale, autocast
-from mt.training.sharding import full_tensor, gradient_sync, shard_objective
+from mt.training.sharding import full_tensor, gradient_sync, wrap
 
 MAX_PIECES = 64  # a batch that does not fit in so many pieces never will
 
@@ -78,7 +78,8 @@ class TrainStep:
         self._device = model.device
         # First, since FSDP replaces the parameters that the optimiser will hold.
         objective = Objective(model, config.training, load_teachers, precision)
-        self._objective = shard_objective(objective, config.training, distributed, precision)
+        is_alone, sharding = distributed.world_size == 1, config.training.sharding
+        self._objective = objective if is_alone else wrap(objective, sharding, distributed.world_size, precision)
         self.optimizer = make_optimizer(model, config.training)
         self.loss_scale = LossScale(self._device) if precision == "fp16" else None
         self.pieces = 1
