@@ -14,9 +14,10 @@ config=${1:?which configuration}
 shift
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export OMP_NUM_THREADS=4
+[ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK # which srun ignores since 22.05
 export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 # restarts must not meet the addresses of those that died
 export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=110 # seconds for a step, a validation and a checkpoint; 30 otherwise
 exec srun torchrun \
-    --nnodes "$SLURM_NNODES" --nproc-per-node "${SLURM_GPUS_PER_NODE:-8}" --max-restarts 3 \
+    --nnodes "$SLURM_NNODES" --nproc-per-node "${SLURM_GPUS_ON_NODE:-gpu}" --max-restarts 3 \
     --rdzv-backend c10d --rdzv-id "$SLURM_JOB_ID" --rdzv-endpoint "$first:29500" \
     -m mt train --config "$config" "$@"

@@ -44,6 +44,12 @@ def test_a_sentence_longer_than_the_budget_is_a_batch_by_itself() -> None:
     assert sorted(map(sorted, plan)) == [[0, 3], [1], [2], [4]]
 
 
+def test_a_batch_has_no_more_sentences_than_flash_attention_takes() -> None:
+    sizes = [len(batch) for batch in plan_epoch(*arrays([(2, 2)] * 70_000), 10**6, 1, 0)]
+    assert sum(sizes) == 70_000
+    assert 2 * max(sizes) < 2**16
+
+
 def test_batches_are_as_large_as_the_budget_allows() -> None:
     assert [len(batch) for batch in plan_epoch(*arrays([(25, 20)] * 8), 100, 1, 0)] == [4, 4]
     source, target = random_lengths(20_000)

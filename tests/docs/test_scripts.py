@@ -1,6 +1,7 @@
 """The scripts behind the documented tables."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,18 @@ def test_experiments_are_trained_without_a_test_set_and_laid_out_in_a_table(tiny
     with (tiny / "tiny.yaml").open("a") as base:
         base.write("# another content under the same name\n")
     assert "plain: was trained with other settings than the file or tiny.yaml has now" in refused().stderr
+
+
+def test_a_slurm_job_has_all_cores_and_a_process_for_each_gpu(tmp_path: Path) -> None:
+    for name, line in {"scontrol": "echo first", "srun": 'echo "$SRUN_CPUS_PER_TASK" "$@"'}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    job = {"SLURM_JOB_NODELIST": "nodes", "SLURM_NNODES": "2", "SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "16"}
+    gpus = {"SLURM_GPUS_PER_NODE": "a100:4", "SLURM_GPUS_ON_NODE": "4"}
+    environment = os.environ | job | gpus | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    command = ["bash", str(SCRIPTS / "slurm.sh"), "mine.yaml"]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("16 torchrun --nnodes 2 --nproc-per-node 4 ")
 
 
 def test_tokenised_bleu_is_that_of_moses(tmp_path: Path) -> None:

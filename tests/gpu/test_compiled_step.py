@@ -21,6 +21,7 @@ from mt.model import layers as model_layers
 from mt.model.build import TranslationModel
 from mt.model.packing import Packing
 from mt.training import step as train_step
+from mt.training.objective import Objective
 from mt.training.sharding import wrap
 from training_helpers import Parts
 
@@ -113,7 +114,7 @@ def test_distributed_steps_accumulate_and_read_late(
         if wrapped and compiled:
             monkeypatch.setattr(torch, "compile", by_dynamo)
         if wrapped:
-            monkeypatch.setattr(train_step, "shard_objective", lambda objective, *_: wrap(objective, sharding, 1))
+            monkeypatch.setattr(train_step, "Objective", lambda *given: wrap(Objective(*given), sharding, 1))
         trainer = parts.trainer(late=wrapped)
         assert hasattr(trainer.train_step._objective, "no_sync") == (wrapped and sharding == "ddp")
         assert hasattr(trainer.train_step._objective, "set_requires_gradient_sync") == (wrapped and sharding == "fsdp")

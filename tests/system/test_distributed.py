@@ -95,6 +95,24 @@ def test_ranks_agree_without_pickling_and_wait_longer_than_for_a_connection() ->
     assert told == ["[False, True, True]; [2.0, 2.0]; 7 days, 0:00:00; 0:30:00\n"] * 2
 
 
+MIXED = CONNECT.replace("seconds=1", "seconds=60").replace(
+    "    distributed.init_distributed(os.environ)\n",
+    """\
+    d = distributed.init_distributed(os.environ)
+    for kind in ("cpu", ("cpu", "cuda")[d.rank]):
+        distributed.refuse_mixed_devices(kind, d)
+""",
+)
+
+
+def test_processes_with_different_devices_are_refused() -> None:
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    both = [start(MIXED, rank, store) for rank in (0, 1)]
+    told = [each.communicate(timeout=60)[0] for each in both]
+    reason = "2 training.device: the processes have different ones: 1 of 2 cpu, 1 of 2 cuda"
+    assert told == [f"{reason}\n  set it to cuda to see which has no usable GPU, or to cpu\n"] * 2
+
+
 AGAIN = """\
 import os, torch
 from mt.system.distributed import init_distributed

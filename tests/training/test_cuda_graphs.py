@@ -1,17 +1,20 @@
 """Batches that are filled up to a few shapes; `tests/gpu/check_graphs.py` replays their passes."""
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mt.config import parse_config
 from mt.data.batching import Batch, plan_epoch
 from mt.data.tokenizer import EOS_ID, PAD_ID
-from mt.errors import InputError
+from mt.errors import InputError, MachineError
 from mt.model.loss_rows import IGNORED
+from mt.system.cuda_graphs import GraphCapture
 from mt.training.cuda_graphs import fill_up
 
 WORD = 7
@@ -81,3 +84,27 @@ def test_passes_that_no_graph_holds_are_refused(tiny: Path, other: str) -> None:
     text = (tiny / "tiny.yaml").read_text()
     with pytest.raises(InputError, match="set cuda_graphs: false"):
         parse_config(text, "tiny.yaml", ["training.cuda_graphs=true", other])
+
+
+@pytest.mark.parametrize(
+    ("problem", "raised", "message"),
+    [
+        (
+            RuntimeError("CUDA error: not permitted\nmore"),
+            MachineError,
+            "an option: a capture failed: CUDA error: not per",
+        ),
+        (torch.OutOfMemoryError("CUDA out of memory"), torch.OutOfMemoryError, "CUDA out"),  # then batches are split
+    ],
+)
+def test_a_capture_that_fails_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, problem: Exception, raised: type[Exception], message: str
+) -> None:
+    def run() -> torch.Tensor:
+        raise problem
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", object)
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, pool: contextlib.nullcontext())
+    with pytest.raises(raised, match=message):
+        GraphCapture("an option", "switch it off")(run)

@@ -19,6 +19,9 @@ from mt.data.token_store import EncodedCorpus, Ids, Indices, Lengths, most_ids, 
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.system.distributed import SINGLE_PROCESS, Distributed
 
+# Of a batch. FlashAttention takes fewer than 65,536 sentences, and R-Drop has each of them twice.
+_MAX_SENTENCES = 2**15 - 1
+
 
 class Sentences(Protocol):
     """The sentence pairs of an epoch, of which some at a time become token ids in memory."""
@@ -80,7 +83,8 @@ def _cut(longest: Lengths, max_tokens: int) -> Iterator[tuple[int, int]]:
     start = 0
     while start < len(longest):
         # The first sentence bounds the batch's size; the running maximum then decides.
-        candidates = longest[start : start + max(1, max_tokens // int(longest[start]) + 1)]
+        most = min(_MAX_SENTENCES, max(1, max_tokens // int(longest[start]) + 1))
+        candidates = longest[start : start + most]
         cost = np.maximum.accumulate(candidates) * np.arange(1, len(candidates) + 1)
         end = start + max(1, int(np.searchsorted(cost, max_tokens, side="right")))
         yield start, end

@@ -124,7 +124,7 @@ class GraphedDecoder:
     def __init__(self, model: TranslationModel) -> None:
         self.max_positions, self.source_format = model.max_positions, model.source_format
         self._model = model
-        self._capture = GraphCapture("--engine torch-graphs")
+        self._capture = GraphCapture("--engine torch-graphs", "use --engine torch")
         self._buffers: dict[tuple[int, int, int, int], _Buffers] = {}  # the latest used comes last
 
     def start(self, src_tokens: Tensor) -> DecoderState:
@@ -156,12 +156,12 @@ class GraphedDecoder:
         return buffers
 
     def _run(self, buffers: _Buffers) -> Tensor:
-        if buffers.graph is None and buffers.has_run:
+        if not buffers.has_run:
+            buffers.has_run = True
+            return self._model.step(buffers.tokens, buffers)
+        if buffers.graph is None:
             buffers.graph = self._capture(lambda: self._model.step(buffers.tokens, buffers))
             buffers.tables = list(self._model.buffers())
-        buffers.has_run = True
-        if buffers.graph is None:
-            return self._model.step(buffers.tokens, buffers)
         graph, logits = buffers.graph
         graph.replay()
         return logits

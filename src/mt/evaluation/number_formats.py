@@ -16,12 +16,13 @@ from mt.storage.run_dir import ModelDir
 
 @dataclass(frozen=True)
 class FormatResult:
-    """BLEU on the validation set with the configured beam, and speed on this machine."""
+    """BLEU on the validation set with the configured beam, and speed on these cores of this machine."""
 
     compute_type: str
     shortlist: bool
     valid_bleu: float
     sentences_per_second: float
+    cores: int
 
 
 def try_formats(
@@ -39,15 +40,20 @@ def try_formats(
         for shortlist in (False, True) if settings.shortlist else (False,):
             choice = EngineChoice(compute_type=compute_type, shortlist=shortlist)
             translator = open_converted(folder, settings, tokenizers, choice).translator
+            from mt.decoding.ctranslate2_engine import cpu_cores  # it can be imported, or there would be no translator
+
             translated = translate_texts(translator, texts, settings.search)
             bleu = round(mean_bleu(translated, config.evaluation.bleu_tokenize), 2)
             speed = round(n_sentences / sum(each.seconds for each in translated), 1)
-            results.append(FormatResult(compute_type, shortlist, bleu, speed))
+            results.append(FormatResult(compute_type, shortlist, bleu, speed, cpu_cores()))
     return results
 
 
 def formats_table(results: Sequence[FormatResult], signature: str) -> str:
-    """Format results as a table with differences to the first, float32, and BLEU's signature."""
+    """Format results as a table with differences to the first, float32, and BLEU's signature.
+
+    The table names the cores: torchrun sets OMP_NUM_THREADS to 1.
+    """
     rows = [
         [
             result.compute_type + (" with shortlist" if result.shortlist else ""),
@@ -57,4 +63,5 @@ def formats_table(results: Sequence[FormatResult], signature: str) -> str:
         ]
         for result in results
     ]
-    return "\n".join([table(["CTranslate2", "valid BLEU", "difference", "sentences/s"], rows), signature])
+    speed = f"sentences/s, {results[0].cores} {'core' if results[0].cores == 1 else 'cores'}"
+    return "\n".join([table(["CTranslate2", "valid BLEU", "difference", speed], rows), signature])

@@ -23,7 +23,7 @@ from mt.storage import atomic, lock
 from mt.storage.find_model import refuse_pipeline
 from mt.storage.run_dir import RunDir
 from mt.system.devices import choose_device, deterministic_algorithms
-from mt.system.distributed import SINGLE_PROCESS, Distributed
+from mt.system.distributed import SINGLE_PROCESS, Distributed, refuse_mixed_devices
 
 
 def run(
@@ -58,6 +58,7 @@ def run(
             stack.enter_context(deterministic_algorithms())
         own_gpu = distributed.local_rank if distributed.world_size > 1 else None
         device = choose_device(config.training.device, local_rank=own_gpu)
+        refuse_mixed_devices(device.type, distributed)
         # Training seeds torch's global generators, and a caller's own draws must not repeat.
         stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
         if distributed.is_main:

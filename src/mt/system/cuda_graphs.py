@@ -6,30 +6,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mt.console import log
-from mt.errors import is_out_of_memory
+from mt.errors import MachineError, first_line, is_out_of_memory
 
 
 class GraphCapture:
-    """Captures graphs that share their memory, and stops at the first that fails.
+    """Captures graphs that share their memory.
 
     Args:
-        name: of the option, for the warning.
+        name: of the option, for the error.
+        hint: what to do when a capture fails.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, hint: str) -> None:
+        self._name, self._hint = name, hint
         self._pool: Any = None
-        self._works = True
 
-    def __call__(self, run: Callable[[], Tensor]) -> tuple[Any, Tensor] | None:
-        """Return a graph of `run` and its result, which each replay overwrites; None where captures do not work.
+    def __call__(self, run: Callable[[], Tensor]) -> tuple[Any, Tensor]:
+        """Return a graph of `run` and its result, which each replay overwrites.
 
         The function waits for nothing and reads no number that changes from the host. It ran before, so that its
         kernels are compiled.
+
+        Raises:
+            MachineError: the capture failed. Torch's generator and stream are left in it, so nothing else can run.
         """
-        if not self._works:
-            return None
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         try:
@@ -38,7 +38,5 @@ class GraphCapture:
         except RuntimeError as error:
             if is_out_of_memory(error):
                 raise
-            self._works = False
-            log.warning("%s: nothing is captured: %s", self._name, str(error).partition("\n")[0])
-            return None
+            raise MachineError(f"{self._name}: a capture failed: {first_line(error)}", self._hint) from error
         return graph, result

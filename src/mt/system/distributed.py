@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -113,6 +114,18 @@ class Distributed:
 
 
 SINGLE_PROCESS = Distributed()
+
+
+def refuse_mixed_devices(kind: str, distributed: Distributed) -> None:
+    """Raise an `InputError` unless all ranks have the same kind of device: NCCL and gloo would wait for each other."""
+    counts = Counter(distributed.all_gather([kind]))
+    if len(counts) > 1:
+        raise InputError(
+            "training.device: the processes have different ones: "
+            + ", ".join(f"{count} of {distributed.world_size} {kind}" for kind, count in sorted(counts.items())),
+            "set it to cuda to see which has no usable GPU, or to cpu",
+        )
+
 
 _trainings = itertools.count()  # of this process
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")

@@ -87,18 +87,18 @@ class GraphedPasses:
     def __init__(self, run: Pass, model: nn.Module) -> None:
         self._run, self._model = run, model
         self._captured: dict[Any, _Captured | None] = {}
-        self._capture = GraphCapture("training.cuda_graphs")
+        self._capture = GraphCapture("training.cuda_graphs", "set it to false; the same command resumes")
 
     def __call__(self, tokens: Sequence[Tensor], packings: Sequence[Packing]) -> Tensor:
         inputs = [*tokens, *(x for packing in packings for x in packing.tensors)]
         shapes = tuple(x.shape for x in inputs)
         if shapes not in self._captured:  # kernels are compiled and memory is allocated, which a capture must not do
             self._captured[shapes] = None
-        elif self._captured[shapes] is None and (made := self._capture(lambda: self._run(tokens, packings))):
-            self._captured[shapes] = _Captured(*made, inputs, list(self._model.buffers()))
+            return self._run(tokens, packings)
         captured = self._captured[shapes]
         if captured is None:
-            return self._run(tokens, packings)
+            graph, result = self._capture(lambda: self._run(tokens, packings))
+            captured = self._captured[shapes] = _Captured(graph, result, inputs, list(self._model.buffers()))
         torch._foreach_copy_(captured.inputs, inputs)
         captured.graph.replay()
         return captured.result

@@ -23,21 +23,12 @@ def refuse_unsharded(config: TrainingConfig, distributed: Distributed) -> None:
         )
 
 
-def shard_objective(
-    objective: Objective, config: TrainingConfig, distributed: Distributed, precision: str = "fp32"
-) -> nn.Module:
-    """Wrap the objective in DDP or FSDP as `training.sharding` says; return it as it is with one process.
+def wrap(objective: Objective, sharding: str, world_size: int, precision: str = "fp32") -> nn.Module:
+    """Wrap the objective in DDP or FSDP for the initialised process group.
 
     FSDP gathers the layers' weights in the number format of matrix products, `precision`. Embeddings and output layer
     stay in fp32, in which the loss adds up their gradient.
     """
-    if distributed.world_size == 1:
-        return objective
-    return wrap(objective, config.sharding, distributed.world_size, precision)
-
-
-def wrap(objective: Objective, sharding: str, world_size: int, precision: str = "fp32") -> nn.Module:
-    """Wrap the objective in DDP or FSDP for the initialised process group."""
     if sharding == "ddp":
         from torch.nn.parallel import DistributedDataParallel
 

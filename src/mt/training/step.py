@@ -22,7 +22,7 @@ from mt.training.cuda_graphs import GraphedPasses, fill_up
 from mt.training.objective import Objective
 from mt.training.optimizers import learning_rate, make_optimizer
 from mt.training.precision import LossScale, autocast
-from mt.training.sharding import full_tensor, gradient_sync, shard_objective
+from mt.training.sharding import full_tensor, gradient_sync, wrap
 
 MAX_PIECES = 64  # a batch that does not fit in so many pieces never will
 
@@ -78,7 +78,8 @@ class TrainStep:
         self._device = model.device
         # First, since FSDP replaces the parameters that the optimiser will hold.
         objective = Objective(model, config.training, load_teachers, precision)
-        self._objective = shard_objective(objective, config.training, distributed, precision)
+        is_alone, sharding = distributed.world_size == 1, config.training.sharding
+        self._objective = objective if is_alone else wrap(objective, sharding, distributed.world_size, precision)
         self.optimizer = make_optimizer(model, config.training)
         self.loss_scale = LossScale(self._device) if precision == "fp16" else None
         self.pieces = 1
@@ -109,8 +110,12 @@ class TrainStep:
         max_norm = settings.clip_norm or math.inf
         norm = full_tensor(torch.nn.utils.clip_grad_norm_(self._model.parameters(), max_norm))
         self._update_if_finite(loss.sums[0] + norm)
-        self.optimizer.zero_grad(set_to_none=self._graphs is None)  # graphs add to gradients in their place
+        self.zero_gradients()
         return loss, norm
+
+    def zero_gradients(self) -> None:
+        """Free the gradients, or zero them where CUDA graphs add to them in their place."""
+        self.optimizer.zero_grad(set_to_none=self._graphs is None)
 
     def _update_if_finite(self, total: Tensor) -> None:
         if self.loss_scale is not None:

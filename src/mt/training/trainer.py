@@ -33,7 +33,7 @@ from mt.training.compilation import CompilationLog
 from mt.training.length_plan import LengthPlan
 from mt.training.metrics_log import MetricsLog
 from mt.training.precision import choose_precision
-from mt.training.sharding import full_tensor
+from mt.training.sharding import full_tensor, is_sharded
 from mt.training.signals import StopRequest
 from mt.training.step import TrainStep
 from mt.training.step_results import StepResults, losses_text
@@ -75,8 +75,11 @@ class Trainer:
         self.distributed = distributed
         self.model = model
         # A sharded model cannot search for translations, because the ranks would need its shards at different times.
-        is_sharded = distributed.world_size > 1 and self.settings.sharding == "fsdp"
-        self.full_model = copy.deepcopy(model).cpu() if is_sharded else model
+        self.full_model = model
+        if distributed.world_size > 1 and self.settings.sharding == "fsdp":
+            device = model.device
+            self.full_model = copy.deepcopy(model.cpu())  # a GPU need not hold two
+            model.to(device)
         self.precision = choose_precision(config, model, run, distributed)
         # First, since it may shard the parameters.
         self.train_step = TrainStep(config, model, distributed, load_teachers, self.precision)
@@ -211,9 +214,10 @@ class Trainer:
         self.checkpoints.prune(self.settings.keep_checkpoints, self.final_weights.needed())
 
     def _weights(self) -> Mapping[str, Tensor]:
-        """The weights to validate: their moving average where there is one."""
+        """The weights to validate: their moving average where there is one; shards are gathered on the CPU."""
         now = dict(self.model.named_parameters()) if self.average is None else self.average.weights
-        return {name: full_tensor(tensor.detach()) for name, tensor in now.items()}
+        detached = {name: tensor.detach() for name, tensor in now.items()}
+        return {name: full_tensor(x).cpu() if is_sharded(x) else x for name, x in detached.items()}
 
     @contextlib.contextmanager
     def _model_with(self, weights: Mapping[str, Tensor]) -> Iterator[TranslationModel]:

@@ -545,6 +545,18 @@ def test_twenty_kills_over_all_kinds_of_steps_change_no_byte(tmp_path: Path) -> 
     assert len(products(whole)) == 14
 
 
+def test_a_step_gets_the_gpu_with_the_fewest_running_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(make_pipeline(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    with StopRequest() as stop, contextlib.ExitStack() as running:
+        runner = execution._Runner(read_plan("pipeline.yaml"), 4, stop)
+        gpus = [running.enter_context(runner._own_gpu())]
+        with runner._own_gpu() as ended:
+            gpus.append(ended)
+        gpus += [running.enter_context(runner._own_gpu()) for _ in range(2)]
+    assert [gpu["CUDA_VISIBLE_DEVICES"] for gpu in gpus] == ["3", "5", "5", "3"]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads the environment of processes in /proc")
 def test_steps_side_by_side_share_the_gpus(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 from mt.config import dump_config
@@ -89,10 +91,8 @@ class _Runner:
 
     def __init__(self, plan: Plan, jobs: int, stop: StopRequest) -> None:
         self._plan, self._jobs, self._stop = plan, jobs, stop
-        gpus = _gpus() if jobs > 1 else []
-        self._slots: SimpleQueue[dict[str, str]] = SimpleQueue()  # each with variables for a command
-        for slot in range(jobs):
-            self._slots.put({"CUDA_VISIBLE_DEVICES": gpus[slot % len(gpus)]} if gpus else {})
+        self._gpus = _gpus() if jobs > 1 else []
+        self._busy, self._busy_lock = Counter[str](), threading.Lock()  # running steps of each GPU
         self._processes: set[subprocess.Popen[bytes]] = set()
         self._is_forwarded = False
         self.failures: list[BaseException] = []
@@ -131,13 +131,22 @@ class _Runner:
                 remove_altered(step.output)
             for run in earlier_scorers(self._plan, step):  # which would refuse to resume with this text
                 shutil.rmtree(run)
-            slot = self._slots.get()
-            try:
-                self._run_command(step, key, slot, lock)
-            finally:
-                self._slots.put(slot)
+            with self._own_gpu() as variables:
+                self._run_command(step, key, variables, lock)
             record = write_record(self._plan, step, key)
             log.info("%s: done in %s", step.name, duration(record.seconds))
+
+    @contextlib.contextmanager
+    def _own_gpu(self) -> Iterator[dict[str, str]]:
+        """Take the GPU with the fewest running steps; yield the variables that give it to a command."""
+        with self._busy_lock:
+            gpu = min(self._gpus, key=self._busy.__getitem__, default="")
+            self._busy[gpu] += 1
+        try:
+            yield {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
+        finally:
+            with self._busy_lock:
+                self._busy[gpu] -= 1
 
     def _run_command(self, step: Step, key: str, variables: dict[str, str], lock: int) -> None:
         log.info("%s: mt %s", step.name, quoted(*step.words))

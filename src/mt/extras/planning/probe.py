@@ -153,7 +153,7 @@ def _train(trainer: Trainer, corpus: EncodedCorpus, seconds: float) -> tuple[int
     longest = max(plan, key=lambda batch: int(max(side[batch].max() for side in lengths)))
     batch = assemble(corpus, longest)
     largest = trainer.train_step.accumulate_gradients([batch] * trainer.settings.accumulate, 0)
-    trainer.model.zero_grad(set_to_none=True)
+    trainer.train_step.zero_gradients()
     trainer.step()  # allocates the optimizer's state
     before, steps, started = trainer.state.tokens, 0, _now(trainer)
     while steps < _MIN_STEPS or (steps < _MAX_STEPS and time.perf_counter() - started < seconds):
