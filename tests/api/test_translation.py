@@ -29,6 +29,13 @@ def on_torch(trained: Path) -> Translator:
     return mt.load(trained / "runs" / "tiny", engine="torch")
 
 
+def test_a_stream_holds_few_long_lines(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mt.text.lines._MAX_BLOCK", 1000)
+    lines = iter(["a " * 200] * 9)
+    next(translator.stream(lines))
+    assert len(list(lines)) == 9 - 3
+
+
 def test_strings_are_those_of_the_command_line(translator: Translator, trained: Path) -> None:
     printed = command("translate", cwd=trained, stdin="\n".join(LINES).encode()).stdout
     translated = translator.translate(LINES)

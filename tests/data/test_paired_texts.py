@@ -16,6 +16,7 @@ from mt.data.corpus import read_pairs
 from mt.data.paired_texts import text_pairs
 from mt.data.prepare import input_digests
 from mt.errors import InputError
+from mt.storage.manifest import sha256
 
 TEXTS = {
     "README": "about en\n",
@@ -213,6 +214,15 @@ def test_a_folder_is_identified_by_its_texts(tmp_path: Path) -> None:
     assert input_digests(data) == before
     (tmp_path / "a.it").write_text("changed")
     assert input_digests(data) != before
+
+
+def test_an_archive_is_hashed_once_for_all_its_sources(tmp_path: Path) -> None:
+    path = packed(tmp_path / "a.zip", {f"{stem}.{code}": "a\n" for stem in "abc" for code in ("en", "it")})
+    data = make_data_config(tmp_path, [{"folder": "a.zip", "stem": stem} for stem in "abc"])
+    read: list[Path] = []
+    digests = input_digests(data, lambda path: read.append(path) or sha256(path))
+    assert read == [path]
+    assert [digests[f"data.train.{number}"] for number in range(3)] == [[sha256(path)]] * 3
 
 
 @pytest.mark.parametrize("name", ["a.zip", "a.tar.gz"])

@@ -268,6 +268,30 @@ def test_a_frequent_word_has_several_segmentations_in_an_epoch(tmp_path: Path) -
     assert max(found.values()) < 450
 
 
+def test_beyond_many_types_long_words_are_sampled_piece_by_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without spaces each sentence would be a type of its own, and all would be held in memory."""
+    rng, syllables = random.Random(1), "ca ra mè no ti lù sto gna per più che".split()
+    text = ["".join(rng.choices(syllables, k=30)) for _ in range(300)]
+    pair = TokenizerPair(usual(), usual())
+    encoded = encode_text(tmp_path, text, text, pair)
+    monkeypatch.setattr(subword_sampling, "_SENTENCES_AT_ONCE", 7)
+    types = []
+    for most in (1000, 100):
+        monkeypatch.setattr(subword_sampling, "_MAX_TYPES", most)
+        corpus = SampledCorpus(encoded, pair, [Merges(t, 0.3) for t in pair], 1, 10_000, tmp_path)
+        words = corpus._words[0]
+        types.append(len(words.types))
+        assert isinstance(words.words, np.memmap)
+        assert words.counts.tolist() == np.bincount(words.words).tolist()
+        found = sentence_ids(corpus.in_epoch(0), "source")
+        assert usual().decode_batch(found) == text
+        assert sum(map(len, found)) > sum(map(len, usual().encode_batch(text)))
+    assert types[0] == 300
+    assert 100 < types[1] < 100 + usual().vocab_size
+
+
 def test_the_corpus_leaves_no_files(make_corpus: MakeCorpus, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     corpus = make_corpus()

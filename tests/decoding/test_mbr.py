@@ -1,6 +1,7 @@
 """Minimum Bayes risk: utilities equal sacreBLEU's, and the candidate of largest mean utility is chosen."""
 
 import json
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from mt.data.eval_texts import EvalText
 from mt.decoding.candidates import Candidate, best_of, rerank_mbr
 from mt.decoding.engine import SearchOptions
 from mt.decoding.text_translation import translate_texts
-from mt.metrics.pairwise import UTILITIES, expected_utility, utility_for
+from mt.metrics.pairwise import UTILITIES, _shared_ngrams, expected_utility, utility_for
 from mt.storage.run_dir import ModelDir
 
 # Sentences that share words and parts of words, and sentences of arbitrary characters.
@@ -51,6 +52,20 @@ def test_all_utilities_are_sacrebleus(sentences: list[str]) -> None:
 def test_the_expectation_is_the_mean_over_all_as_references(sentences: list[str], utility: str) -> None:
     means = UTILITIES[utility](sentences).mean(axis=1) if len(set(sentences)) > 1 else [100.0] * len(sentences)
     np.testing.assert_allclose(expected_utility(sentences, utility), means, atol=1e-9)
+
+
+def test_a_reference_is_compared_by_its_own_ngrams() -> None:
+    """Time and memory for one reference do not grow with the n-grams of all sentences."""
+    rng = np.random.default_rng(1)
+    sentences = ["".join(map(chr, row)) for row in rng.integers(0x4E00, 0x9000, (200, 40))]
+    n_ngrams = len({sentence[i : i + 2] for sentence in sentences for i in range(39)})
+    tracemalloc.start()
+    shared, totals = _shared_ngrams(sentences, 2, slice(None))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert shared.shape == (200, 200)
+    assert np.array_equal(shared.diagonal(), totals)
+    assert most < 1.7 * 8 * 200 * n_ngrams  # the counts, once
 
 
 # Choosing -------------------------------------------------------------------------------------------------------------

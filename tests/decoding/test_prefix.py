@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from engine_helpers import (
     twins,
     whole_folder,
 )
+from mt.api.directions import Directions
 from mt.api.loading import load
 from mt.api.translation import BLOCK_LINES
 from mt.bundle.to_ctranslate2 import convert
@@ -172,6 +174,24 @@ def test_refusals(both: Twins) -> None:
     with pytest.raises(InputError, match="line 1 has a prefix, and is longer than the model takes"):
         translator.translate(["A dog runs over the grass. " * 9], OPTIONS, prefixes=["Ein"])
     assert translator.translate(["", " "], OPTIONS, prefixes=["Ein", "Ein"])[0][0].text == ""
+
+
+def test_prefixes_of_a_file_are_checked_block_by_block(both: Twins) -> None:
+    [translator, _] = translators(both)
+    n_read = 0
+
+    class Lines:  # as of a file: each iteration reads them again
+        def __iter__(self) -> Iterator[str]:
+            nonlocal n_read
+            for _ in range(3000):
+                n_read += 1
+                yield "A dog."
+
+    Directions.check_prefixes(translator, Lines(), ["Das"] * 3000, OPTIONS, 1)
+    assert n_read == 3000
+    with pytest.raises(InputError, match="the prefix of line 1500 has"):
+        Directions.check_prefixes(translator, Lines(), ["Das"] * 1499 + ["x" * 900] * 1501, OPTIONS, 1)
+    assert n_read <= 3000 + 2000
 
 
 def test_a_tokenizer_without_bytes(tmp_path: Path, both: Twins) -> None:

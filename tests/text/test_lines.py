@@ -19,8 +19,9 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mt.cli.text import input_lines
 from mt.errors import InputError
-from mt.text.lines import _READ, TextFile, read_available, read_lines, read_parallel
+from mt.text.lines import _MAX_BLOCK, _READ, TextFile, read_available, read_lines, read_parallel, take_block
 
 BOM = b"\xef\xbb\xbf"
 
@@ -310,6 +311,14 @@ def test_a_line_is_delivered_before_the_pipe_closes() -> None:
     empty = Pipe()
     empty.close()
     assert empty.next() is None
+
+
+def test_few_long_lines_are_held_together(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text(f"{'a' * 2**20}\n" * 20 + "a\n" * 5000)
+    sizes = [len(block) for block in input_lines((), tmp_path / "text", 4000)]
+    assert sizes[:2] == [_MAX_BLOCK // 2**20] * 2
+    assert sizes[2:] == [4000, 1004]
+    assert take_block(iter([1, 2, 3]), 2) == [1, 2]  # what is no text is refused later
 
 
 def test_a_large_text_comes_in_large_groups(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ import torch
 from mt.data.batching import BatchStream
 from mt.errors import DivergedError, MachineError, StoppedError
 from mt.model import linear
+from mt.storage import atomic, manifest
+from mt.storage.run_dir import RunDir
 from mt.system.distributed import Distributed
 from mt.training.checkpoints import Checkpoints
 from mt.training.metrics_log import TensorBoard
@@ -278,6 +280,20 @@ def test_a_checkpoint_that_is_removed_frees_the_disk(tiny: Path) -> None:
     trainer.save()
     assert parts.trainer().state.step == 1
     assert str(parts.run.root) not in Path("/proc/self/maps").read_text()
+
+
+def test_a_session_verifies_each_checkpoint_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, read = RunDir(tmp_path), list[Path]()
+    for step in range(1, 5):
+        with atomic.new_folder(run.checkpoint(step)) as folder:
+            (folder / "weights").write_bytes(b"w")
+    digest = manifest.sha256
+    monkeypatch.setattr(manifest, "sha256", lambda path: read.append(path) or digest(path))
+    checkpoints = Checkpoints(run)
+    for _ in range(3):
+        checkpoints.prune(3, set())
+    assert checkpoints.steps() == [2, 3, 4]
+    assert read == [run.checkpoint(step) / "weights" for step in (4, 3, 2)]
 
 
 def test_what_is_over_begins_no_curves(tiny: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, islice, repeat
 
 from mt.api.texts import check_text, texts_of
 from mt.console import log
@@ -12,6 +13,7 @@ from mt.errors import InputError
 from mt.text.language_id import Detector, require_identification
 
 AUTO = "auto"  # the source language is to be detected
+_CHECKED_AT_ONCE = 1000  # lines with their prefixes
 
 
 class Directions:
@@ -70,11 +72,13 @@ class Directions:
         is_empty = isinstance(prefixes, str) and not prefixes  # an array has no truth value
         if is_empty or isinstance(lines, Iterator) or isinstance(prefixes, Iterator):
             return
-        texts = list(texts_of(lines))
-        begun = [prefixes] * len(texts) if isinstance(prefixes, str) else list(texts_of(prefixes))[: len(texts)]
-        for text in (*texts, *begun):
-            check_text(text)
-        into.check_prefixes(texts[: len(begun)], options, first_line, begun)
+        begun = repeat(prefixes) if isinstance(prefixes, str) else texts_of(prefixes)
+        pairs = zip(texts_of(lines), begun, strict=False)
+        while block := list(islice(pairs, _CHECKED_AT_ONCE)):
+            for text in chain.from_iterable(block):
+                check_text(text)
+            into.check_prefixes([text for text, _ in block], options, first_line, [prefix for _, prefix in block])
+            first_line += len(block)
 
     def translate_detected(
         self,

@@ -14,7 +14,7 @@ from mt.decoding.alignment import Unit
 from mt.decoding.candidates import Candidate, best_of, lines_at_once
 from mt.errors import InputError, contradict, memory_explained
 from mt.storage.manifest import DamagedError, read_manifest
-from mt.text.lines import without_line_breaks
+from mt.text.lines import take_block, without_line_breaks
 
 if TYPE_CHECKING:
     from mt.bundle.load_translator import OpenedModel
@@ -252,7 +252,7 @@ class Translator:
         utility = request.utility_in(into.target_lang)
         self._directions.check_prefixes(into, lines, prefix, options, first_line)
         remaining, prefixes = texts_of(lines), repeat(prefix) if isinstance(prefix, str) else texts_of(prefix)
-        while block := list(islice(remaining, lines_at_once(BLOCK_LINES, options.n_best))):
+        while block := take_block(remaining, lines_at_once(BLOCK_LINES, options.n_best)):
             begun = list(islice(prefixes, len(block)))
             if len(begun) < len(block):
                 raise InputError(f"line {first_line + len(begun)} has no prefix", "give an empty one")

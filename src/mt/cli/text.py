@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from io import BufferedReader, FileIO
-from itertools import islice
 from pathlib import Path
 
 from mt.errors import InputError
@@ -28,13 +27,13 @@ def check_input(path: Path | None) -> int | None:
 
 def input_lines(text: Sequence[str], path: Path | None, block_lines: int) -> Iterator[list[str]]:
     """Yield blocks of lines: all arguments, `block_lines` of a file, or as many as have arrived on stdin."""
-    from mt.text.lines import read_available, read_lines
+    from mt.text.lines import read_available, read_lines, take_block
 
     if text:
         yield [require_utf8(line, f"argument {number}").replace("\n", " ") for number, line in enumerate(text, 1)]
     elif path is not None and str(path) != "-":
         lines = read_lines(path)
-        yield from iter(lambda: list(islice(lines, block_lines)), [])
+        yield from iter(lambda: take_block(lines, block_lines), [])
     elif sys.stdin.isatty():
         yield from _prompt()
     else:

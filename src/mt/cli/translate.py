@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from mt.cli.text import check_input, check_output, input_lines, print_result, re
 from mt.console import log, progress, quoted
 from mt.errors import InputError, contradict
 from mt.storage.output_path import refuse_inputs, require_writable
-from mt.text.lines import read_lines, refuse_pipe
+from mt.text.lines import TextFile, refuse_pipe
 
 if TYPE_CHECKING:
     from mt.api.search import SearchRequest, Translation
@@ -158,18 +159,19 @@ def _write_translations(
         _introduce(translator)
     total = n_lines if n_lines is not None and n_lines >= _LONG and sys.stderr.isatty() else None
     block_lines = BLOCK_LINES if total is None else min(BLOCK_LINES, max(64, total // 50))  # each moves the bar
-    # All lines of a file that has prefixes are read at once, so that the prefixes are checked before anything runs.
-    block_lines = n_lines if prefix and n_lines else lines_at_once(block_lines, request.n_best)
+    blocks: Iterable[Iterable[str]] = input_lines(text, input_, lines_at_once(block_lines, request.n_best))
+    if prefix and input_ and n_lines:  # the file as a whole, so that all prefixes are checked before anything runs
+        blocks = [TextFile(input_)]
     # Without a bar, its library is not imported, which takes as long as a short text.
     bar: Any = nullcontext() if total is None else progress(total=total, unit="line", desc="translating")
     with writer(output) as write, bar:
-        for lines in input_lines(text, input_, block_lines):
+        for lines in blocks:
             for result in translator.results(lines, n_best, first_line=first_line, **search):
                 write(_formatted(result, n_best, format_, alignment))
                 drawn += result.attention or () if draws else ()
                 if total is not None:
                     bar.update()
-            first_line += len(lines)
+                first_line += 1
     return drawn
 
 
@@ -180,7 +182,7 @@ def _load(given: dict[str, Any], request: "SearchRequest", one_by_one: bool = Fa
     return load(**chosen, one_by_one=one_by_one, sampling=request.sampling is not None)
 
 
-def _prefix(given: dict[str, Any], input_: Path | None, n_lines: int | None) -> str | list[str]:
+def _prefix(given: dict[str, Any], input_: Path | None, n_lines: int | None) -> str | TextFile:
     """Return the prefix of all translations, or those of a file, checked to have a line for each line of the input."""
     prefix, path = require_utf8(given["prefix"], "--prefix"), given["prefix_file"]
     if path is None:
@@ -191,7 +193,7 @@ def _prefix(given: dict[str, Any], input_: Path | None, n_lines: int | None) -> 
     refuse_pipe(path)
     if (n_prefixes := check_input(path)) != n_lines:
         raise InputError(f"{path} has {n_prefixes} lines, and {input_} {n_lines}", "give one prefix a line")
-    return list(read_lines(path))
+    return TextFile(path)
 
 
 def _introduce(translator: "Translator") -> None:

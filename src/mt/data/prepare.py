@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -193,7 +194,7 @@ def input_digests(data: DataConfig, digest: Callable[[Path], str] = sha256) -> d
 
     Raises InputError if a file is missing.
     """
-    digests: dict[str, Any] = {}
+    digest, digests = cache(digest), dict[str, Any]()  # an archive may have many sources
     for split in SPLITS:
         sources = getattr(data, split)
         sources = sources if isinstance(sources, tuple) else (sources,)

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,8 @@ from mt.errors import InputError
 
 MAX_DRAWS = 16
 _SENTENCES_AT_ONCE = 100_000
+# Without spaces, sentences are words. Beyond so many types, a word of more than so many pieces is split into these.
+_MAX_TYPES, _MAX_PIECES = 1_000_000, 8
 
 # For each position of a text, the pieces that end there: cumulative weights, and (start, id).
 _Ends = list[tuple[list[float], list[tuple[int, int]]]]
@@ -135,22 +137,30 @@ class _Words:
     starts: Lengths  # (N + 1,), position of each sentence in `words`, and the end of the last
 
     @classmethod
-    def split(cls, tokens: Ids, starts: Lengths, tokenizer: TextTokenizer) -> "_Words":
+    def split(cls, tokens: Ids, starts: Lengths, tokenizer: TextTokenizer, folder: Path) -> "_Words":
         """Split sentences before each piece that begins with a space, a boundary that no other piece crosses."""
         pieces = tokenizer.tokens(range(tokenizer.vocab_size))
         begins_word = np.array([piece.startswith(SPACE) for piece in pieces])
         numbers: dict[tuple[int, ...], int] = {}
-        words, word_starts = array("i"), array("q", [0])
-        for group in range(0, len(starts) - 1, _SENTENCES_AT_ONCE):
-            for start, end in pairwise(starts[group : group + _SENTENCES_AT_ONCE + 1].tolist()):
-                ids = np.asarray(tokens[start:end])
-                cuts = [0, *(np.flatnonzero(begins_word[ids][1:]) + 1).tolist(), len(ids)]
-                sentence = ids.tolist()
-                for first, last in pairwise(cuts if sentence else []):
-                    words.append(numbers.setdefault(tuple(sentence[first:last]), len(numbers)))
-                word_starts.append(len(words))
-        flat = np.asarray(words, np.int32)
-        return cls(list(numbers), np.bincount(flat, minlength=len(numbers)), flat, np.asarray(word_starts, np.int64))
+        counts, word_starts = np.zeros(0, np.int64), array("q", [0])
+        with tempfile.TemporaryFile(dir=folder) as file:
+            for group in range(0, len(starts) - 1, _SENTENCES_AT_ONCE):
+                words, n_before = array("i"), word_starts[-1]
+                for start, end in pairwise(starts[group : group + _SENTENCES_AT_ONCE + 1].tolist()):
+                    ids = np.asarray(tokens[start:end])
+                    cuts = [0, *(np.flatnonzero(begins_word[ids][1:]) + 1).tolist(), len(ids)]
+                    sentence = ids.tolist()
+                    for first, last in pairwise(cuts if sentence else []):
+                        word = tuple(sentence[first:last])
+                        is_whole = last - first <= _MAX_PIECES or len(numbers) < _MAX_TYPES or word in numbers
+                        for part in [word] if is_whole else zip(word):
+                            words.append(numbers.setdefault(part, len(numbers)))
+                    word_starts.append(n_before + len(words))
+                found = np.bincount(np.asarray(words, np.int32), minlength=len(numbers))
+                found[: len(counts)] += counts
+                counts = found
+                file.write(words.tobytes())
+            return cls(list(numbers), counts, _mapped(file, np.int32), np.asarray(word_starts, np.int64))
 
 
 @dataclass(frozen=True)
@@ -189,7 +199,8 @@ class SampledCorpus:
     """A corpus with a different segmentation in each epoch, which the seed and the epoch decide.
 
     Sentences that would have more than `max_length` tokens, specials included, keep the tokenizers' own segmentation.
-    An epoch's tokens are in an unnamed temporary file in `folder`. The segmenters are those of source and target.
+    The words and an epoch's tokens are in unnamed temporary files in `folder`. The segmenters are those of source and
+    target.
     """
 
     def __init__(
@@ -203,7 +214,7 @@ class SampledCorpus:
     ) -> None:
         self._seed, self._folder, self._source_format = seed, folder, corpus.source_format
         self._segmenters, self._most_ids = segmenters, most_ids(max_length, corpus.source_format)
-        self._words = [_Words.split(*corpus.sides[side], t) for side, t in zip(SIDES, tokenizers, strict=True)]
+        self._words = [_Words.split(*corpus.sides[side], t, folder) for side, t in zip(SIDES, tokenizers, strict=True)]
         self._dtypes = [corpus.sides[side].values.dtype for side in SIDES]
 
     def in_epoch(self, epoch: int) -> EncodedCorpus:
@@ -223,10 +234,14 @@ class SampledCorpus:
                 tokens, lengths = segmentations.choose(types, bounds - bounds[0], self._most_ids[side], rng)
                 starts[first + 1 : first + len(bounds)] = lengths
                 file.write(tokens.astype(dtype).tobytes())
-            file.flush()
             np.cumsum(starts, out=starts)
-            # An empty file cannot be mapped.
-            return Ragged(np.memmap(file, dtype=dtype, mode="r") if starts[-1] else np.zeros(1, dtype), starts)
+            return Ragged(_mapped(file, dtype), starts)
+
+
+def _mapped(file: IO[bytes], dtype: Any) -> NDArray[Any]:
+    """Map a file just written; an empty one cannot be mapped."""
+    file.flush()
+    return np.memmap(file, dtype=dtype, mode="r") if file.tell() else np.zeros(1, dtype)
 
 
 def _segment_sums(values: NDArray[Any], bounds: Lengths) -> Lengths:

@@ -19,7 +19,7 @@ from mt.storage.manifest import sha256, stage_key
 from mt.storage.output_path import refuse_inputs
 from mt.storage.resumable_file import ResumableFile
 from mt.text.compressed import refuse_compressed
-from mt.text.lines import explain_read_errors, read_lines, refuse_pipe
+from mt.text.lines import explain_read_errors, read_lines, refuse_pipe, take_block
 
 BLOCK_SIZE = 2000  # lines translated together, and lost at most when the process is killed
 
@@ -65,13 +65,13 @@ def synthesize(
         if file.lines:
             log.info("%s: resuming after line %d of %d", output, file.lines, n_lines)
         bar.update(file.lines)
-        wanted = repeat(None) if references is None else read_lines(references)
-        pairs = islice(zip(read_lines(source), wanted, strict=False), file.lines, None)
-        while block := list(islice(pairs, lines_at_once(block_size, options.n_best))):
-            translated = translator.translate([line for line, _ in block], options, first_line=file.lines + 1)
+        wanted = repeat(None) if references is None else islice(read_lines(references), file.lines, None)
+        lines = islice(read_lines(source), file.lines, None)
+        while block := take_block(lines, lines_at_once(block_size, options.n_best)):
+            translated = translator.translate(block, options, first_line=file.lines + 1)
             texts = [
                 candidates[0].text if reference is None else closest(candidates, reference, utility)
-                for candidates, (_, reference) in zip(translated, block, strict=True)
+                for candidates, reference in zip(translated, wanted, strict=False)
             ]
             file.append([f"{tag} {text}" if tag and text else text for text in texts])
             bar.update(len(block))

@@ -79,7 +79,8 @@ def _shared_ngrams(sentences: Sequence[Sequence[Hashable]], order: int, referenc
     for row, counter in enumerate(counters):
         for ngram, count in counter.items():
             counts[row, columns[ngram]] = count
-    shared = [np.minimum(counts, own).sum(axis=1) for own in counts[references]]
+    # Only the n-grams of the reference: of all columns, N sentences would take time in N cubed.
+    shared = [np.minimum(counts[:, own > 0], own[own > 0]).sum(axis=1) for own in counts[references]]
     return np.stack(shared, axis=1), counts.sum(axis=1)
 
 

@@ -6,13 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sacrebleu.metrics.bleu import BLEU, BLEUScore
+from numpy.typing import ArrayLike
+from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from mt.config import EvaluationConfig
 from mt.errors import InputError
 from mt.text.languages import is_spaced, written_as
+
+_SENTENCES_AT_ONCE = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,32 +110,51 @@ def bleu_signature(config: EvaluationConfig, target_langs: Sequence[str], is_mea
     return f"bleu: {mean}{', '.join(signatures)}"
 
 
-def _resampled(bleu: BLEU, statistics: Sequence[Sequence[int]], samples: int) -> Iterator[BLEUScore]:
-    """Yield the scores of bootstrap resamples one by one, the same that sacreBLEU draws, and set its signature."""
-    bleu.n_bootstrap, bleu.seed = samples, os.environ.get("SACREBLEU_SEED", "12345").lower()
-    random = np.random.default_rng(None if bleu.seed == "none" else int(bleu.seed))
-    array = np.array(statistics, "float32")
+def corpus_statistics(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> list[Any]:
+    """Return the statistics of each sentence, which are not public; sacreBLEU's scores hold the n-grams of all."""
+    return [
+        statistics
+        for first in range(0, len(hypotheses), _SENTENCES_AT_ONCE)
+        for statistics in metric._extract_corpus_statistics(
+            hypotheses[first : first + _SENTENCES_AT_ONCE], [references[first : first + _SENTENCES_AT_ONCE]]
+        )
+    ]
+
+
+def random_seed() -> str:
+    """Return sacreBLEU's seed, as its signatures name it."""
+    return os.environ.get("SACREBLEU_SEED", "12345").lower()
+
+
+def random_generator() -> np.random.Generator:
+    seed = random_seed()
+    return np.random.default_rng(None if seed == "none" else int(seed))
+
+
+def resampled(metric: Metric, statistics: ArrayLike, samples: int) -> Iterator[Any]:
+    """Yield the scores of bootstrap resamples, the same that sacreBLEU draws, one by one: all would fill the memory."""
+    random, array = random_generator(), np.array(statistics, "float32")
     for _ in range(samples):
-        yield bleu._compute_score_from_stats(array[random.choice(len(array), len(array))].sum(0))
+        yield metric._compute_score_from_stats(array[random.choice(len(array), len(array))].sum(0))
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str], config: EvaluationConfig, target_lang: str) -> Scores:
     """Score hypotheses against one reference each."""
     bleu = BLEU(tokenize=bleu_tokenizer(config.bleu_tokenize, target_lang))
-    # Not public, but sacreBLEU's own resampling would hold the statistics of all samples at once.
-    statistics = bleu._extract_corpus_statistics(hypotheses, [references])
+    statistics = corpus_statistics(bleu, hypotheses, references)
     result = bleu._aggregate_and_compute(statistics)
     values: dict[str, Any] = {}
     signatures = {}
     # A single sentence has no spread, nor has a single sample.
     if "bleu" in config.metrics and min(len(hypotheses), config.bootstrap_samples) > 1:
-        result.estimate_ci(list(_resampled(bleu, statistics, config.bootstrap_samples)))
+        bleu.n_bootstrap, bleu.seed = config.bootstrap_samples, random_seed()
+        result.estimate_ci(list(resampled(bleu, statistics, config.bootstrap_samples)))
         values["bleu_low"], values["bleu_high"] = interval(result.score, result._mean, result._ci)
     if "bleu" in config.metrics:
         values["bleu"], signatures["bleu"] = result.score, str(bleu.get_signature())
     for name, metric in (("chrf", CHRF()), ("ter", ter_metric(target_lang))):
         if name in config.metrics and metric is not None:
-            values[name] = metric.corpus_score(hypotheses, [references]).score
+            values[name] = metric._aggregate_and_compute(corpus_statistics(metric, hypotheses, references)).score
             signatures[name] = str(metric.get_signature())
     exact = sum(h == r for h, r in zip(hypotheses, references, strict=True))
     return Scores(

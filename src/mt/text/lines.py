@@ -15,12 +15,16 @@ from functools import partial
 from io import BufferedReader
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import IO
+from sys import getsizeof
+from typing import IO, TypeVar
 
 from mt.errors import InputError
 from mt.text.compressed import open_bytes
 
+T = TypeVar("T")
+
 _MAX_LINE = 2**24  # bytes
+_MAX_BLOCK = 2**23  # bytes; reached by 4,000 lines of 2,000 letters
 _READ = 2**16 * min(16, os.cpu_count() or 1)  # bytes; for each core some hundred lines, which make good batches
 _LINE_BREAK = re.compile("\r\n|\r|\n")
 _ARCHIVES = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -127,6 +131,17 @@ def count_lines(path: Path) -> int:
     """Count the lines of a text file; errors as of `read_lines`, except that it need not be UTF-8."""
     with explain_read_errors(path), open_bytes(path) as stream:
         return sum(1 for _ in raw_lines(stream))
+
+
+def take_block(lines: Iterator[T], most: int) -> list[T]:
+    """Take at most so many lines, fewer if they are long, to be held in memory together."""
+    block, size = list[T](), 0
+    for line in islice(lines, most):
+        block.append(line)
+        size += getsizeof(line)
+        if size > _MAX_BLOCK:
+            break
+    return block
 
 
 def refuse_pipe(path: Path) -> None:

@@ -31,6 +31,7 @@ class Checkpoints:
         self._run = run
         self.distributed = distributed
         self._origin = origin
+        self._verified = set[int]()  # steps, by `prune`
 
     def steps(self) -> list[int]:
         """Return the steps with a checkpoint, oldest first, without verifying them."""
@@ -51,6 +52,7 @@ class Checkpoints:
             }
         )
         average = None if average is None else self._gathered(average)
+        self._verified.discard(state.step)
         if self.distributed.is_main:
             with atomic.new_folder(self._run.checkpoint(state.step), step=state.step) as folder:
                 checkpoint = CheckpointDir(folder)
@@ -165,7 +167,7 @@ class Checkpoints:
     def prune(self, keep: int, also: set[int]) -> None:
         """Remove all but the newest `keep` checkpoints and those of the steps in `also`.
 
-        Checkpoints are verified first: damaged or unreadable ones do not count.
+        Checkpoints are verified first, each once: damaged or unreadable ones do not count.
         """
         n_valid = 0
         for step in reversed(self.steps()) if self.distributed.is_main else ():
@@ -174,7 +176,9 @@ class Checkpoints:
                     atomic.remove(self._run.checkpoint(step))
                 continue
             try:
-                verify(self._run.checkpoint(step))
+                if step not in self._verified:
+                    verify(self._run.checkpoint(step))
+                    self._verified.add(step)
                 n_valid += 1
             except MachineError as error:
                 log.warning("%s", error.message)

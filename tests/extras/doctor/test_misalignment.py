@@ -20,11 +20,14 @@ from mt.config import parse_config
 from mt.data.paired_texts import LineText
 from mt.data.phrasebook import sentence_pairs
 from mt.errors import InputError
-from mt.extras.doctor import align_files, block_checks, misalignment
+from mt.extras.doctor import align_files, misalignment
 from mt.extras.doctor.alignment import Link
 from mt.extras.doctor.bitexts import RawPair, bitexts_of, read_bitext, realigned
+from mt.extras.doctor.block_checks import with_blocks
 from mt.extras.doctor.check import check_corpus
-from mt.extras.doctor.misalignment import Block, conflicts, misaligned_blocks, unpaired_lines
+from mt.extras.doctor.findings import Findings
+from mt.extras.doctor.misalignment import Block, conflicts, misaligned_blocks, segment_pairs, unpaired_lines
+from mt.extras.doctor.statistics import collect_statistics
 
 
 @pytest.fixture(scope="module")
@@ -161,8 +164,8 @@ def test_a_long_text_is_searched_in_parts(
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     data = f"source_lang: en, target_lang: it, root: {tmp_path}, train: {{source: a.en, target: a.it}}"
     config = parse_config(f"name: a\ndata: {{{data}}}\n", "a.yaml")
-    for module in (misalignment, block_checks):
-        monkeypatch.setattr(module, "SEGMENT", 1000)
+    monkeypatch.setattr(misalignment, "SEGMENT", 1000)
+    monkeypatch.setattr(misalignment, "_MIN_SEGMENT", 1000)
     report = check_corpus(config, tmp_path / "runs", 3)
     [finding] = [finding for finding in report.findings if finding.rule.name == "misaligned"]
     first, last = re.findall(r"[0-9],[0-9]+", finding.examples[0].note)
@@ -172,6 +175,22 @@ def test_a_long_text_is_searched_in_parts(
     [positions] = report.maps
     assert positions.counts["evidence"].sum() == len(pairs)
     assert positions.counts["evidence"].sum(axis=0).min() > 0
+
+
+@pytest.mark.parametrize(("characters", "size"), [(140, 200_000), (300, 200_000), (3_600, 16_666), (10**5, 2_000)])
+def test_a_segment_has_fewer_pairs_of_long_lines(characters: int, size: int) -> None:
+    assert segment_pairs(10**6, characters * 10**6) == size
+
+
+def test_a_text_of_long_lines_has_short_segments(tmp_path: Path) -> None:
+    source = write_pairs(tmp_path, "a", [("a dog " * 333 + "b", "un cane " * 249 + "un gatto")] * 10)
+    data = make_config(tmp_path, source, valid={"from_train": 1}, test=None).data
+    [plain], [repaired] = bitexts_of(data), bitexts_of(data, repair=True)
+    assert collect_statistics(plain, Findings(0), 100).bitext.segment == 15_003
+    assert with_blocks(repaired).segment == 15_003
+    block = Block(1, 3, 1)
+    moved = (RawPair(number, str(number - 1), str(number - 1), "") for number in range(1, 5))
+    assert [raw.target for raw in realigned(moved, [block], 2)] == ["0", "1", "2", "3"]  # beyond the segment
 
 
 def test_a_repair_pairs_shifted_lines_with_their_translations(pairs: list[tuple[str, str]], tmp_path: Path) -> None:

@@ -8,15 +8,20 @@ observed one.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
-from sacrebleu.significance import PairedTest, Result
+from sacrebleu.significance import estimate_ci
 
-from mt.metrics.scores import interval
+from mt.metrics.scores import corpus_statistics, interval, random_generator, random_seed, resampled
 
 LEVEL = 0.05
 LOWER_IS_BETTER = {"ter"}
+_TRIALS_AT_ONCE = 32  # of a multiple of 32, numpy draws the same bits as of all at once
+
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,8 @@ def paired_tests(
 ) -> list[MetricTests]:
     """Test every system against the first in each metric.
 
-    The seed is sacreBLEU's own, 12345 unless SACREBLEU_SEED is set; signatures name it.
+    Numbers are sacreBLEU's, except for the p of equal systems, which is 1, and the least p of randomisation. The seed
+    is its own, 12345 unless SACREBLEU_SEED is set; signatures name it.
 
     Args:
         systems, references: the translations, the baseline's first, and a reference for each sentence.
@@ -75,50 +81,58 @@ def paired_tests(
     """
     tests = []
     for name, metric in metrics.items():
-        bootstrap_signature, bootstrap = _test(systems, references, metric, "bs", samples)
-        randomisation_signature, randomisation = _test(systems, references, metric, "ar", trials)
-        most, scores = math.inf if name == "ter" else 100.0, list[SystemScore]()
-        for system, first, second in zip(systems, bootstrap, randomisation, strict=True):
-            mean, radius = float(cast(float, first.mean)), float(cast(float, first.ci))
-            score = SystemScore(system.name, first.score, *interval(first.score, mean, radius, most))
-            if scores:
-                differing = _count_differing(systems[0], system, references, metric)
-                difference = first.score - scores[0].score
-                p_bootstrap, p_randomisation = _p_values(first, second, differing) if difference else (1.0, 1.0)
-                score = replace(score, difference=difference, p_bootstrap=p_bootstrap, p_randomisation=p_randomisation)
-            scores.append(score)
-        tests.append(MetricTests(name, bootstrap_signature, randomisation_signature, scores))
+        most, rows = math.inf if name == "ter" else 100.0, list[SystemScore]()
+        # sacreBLEU's own tests would hold the statistics of all samples at once.
+        statistics = [np.array(corpus_statistics(metric, system.hypotheses, references)) for system in systems]
+        scores = [_score(metric, own.sum(0)) for own in statistics]
+        drawn = [np.array([each.score for each in resampled(metric, own, samples)]) for own in statistics]
+        for system, score, own, own_drawn in zip(systems, scores, statistics, drawn, strict=True):
+            mean, radius = map(float, estimate_ci(own_drawn))
+            row = SystemScore(system.name, score, *interval(score, mean, radius, most))
+            if rows:
+                difference = score - scores[0]
+                first = _bootstrap_p(own_drawn - drawn[0], abs(difference)) if difference else 1.0
+                second = _randomisation_p(metric, statistics[0], own, abs(difference), trials) if difference else 1.0
+                row = replace(row, difference=difference, p_bootstrap=first, p_randomisation=second)
+            rows.append(row)
+        tests.append(MetricTests(name, _signature(metric, "bs", samples), _signature(metric, "ar", trials), rows))
     return tests
 
 
-def _test(
-    systems: Sequence[System], references: Sequence[str], metric: Metric, kind: str, number: int
-) -> tuple[str, list[Result]]:
-    """Return the signature of one test and its result for each system."""
-    hypotheses: list[tuple[str, Sequence[str]]] = [(system.name, system.hypotheses) for system in systems]
-    signatures, scores = PairedTest(hypotheses, {"": metric}, [references], kind, number)()
-    (name,) = signatures
-    return str(signatures[name]), [result for result in scores[name] if isinstance(result, Result)]
+def _score(metric: Metric, statistics: Array) -> float:
+    return float(metric._compute_score_from_stats(statistics.tolist()).score)
 
 
-def _count_differing(one: System, other: System, references: Sequence[str], metric: Metric) -> int:
-    """Count the sentences that differ for a metric; chrF, for one, ignores spaces."""
-    triples = zip(one.hypotheses, other.hypotheses, references, strict=True)
-    unequal = [triple for triple in triples if triple[0] != triple[1]]
-    if not unequal:
-        return 0
-    first, second, own_references = (list(column) for column in zip(*unequal, strict=True))
-    # Not public, but these statistics are resampled by both of sacreBLEU's tests.
-    statistics = [metric._extract_corpus_statistics(texts, [own_references]) for texts in (first, second)]
-    return sum(a != b for a, b in zip(*statistics, strict=True))
+def _signature(metric: Metric, kind: str, number: int) -> str:
+    signature = metric.get_signature()
+    signature.update("seed", random_seed())
+    signature.update(kind, number)
+    return str(signature)
 
 
-def _p_values(bootstrap: Result, randomisation: Result, differing: int) -> tuple[float, float]:
-    """Return the p-values of both tests, corrected upwards where sacreBLEU's would mislead.
+def _bootstrap_p(differences: Array, observed: float) -> float:
+    sizes = np.abs(differences)
+    return _p_value(sizes - sizes.mean(), observed)
+
+
+def _randomisation_p(metric: Metric, baseline: Array, system: Array, observed: float, trials: int) -> float:
+    """Return the p-value, corrected upwards where sacreBLEU's would mislead.
 
     sacreBLEU counts the trials with a larger difference than the observed one, without those of an equal difference. So
-    a system against itself would get the smallest possible p, and so would one that differs in a single sentence. Of k
-    sentences that differ for the metric, 2^(1 - k) of all swaps move all or none, which leaves the absolute difference
-    unchanged: no smaller p is possible.
+    a system that differs in a single sentence would get the smallest possible p. Of k sentences that differ for the
+    metric (chrF, for one, ignores spaces), 2^(1 - k) of all swaps move all or none, which leaves the absolute
+    difference unchanged: no smaller p is possible.
     """
-    return cast(float, bootstrap.p_value), max(cast(float, randomisation.p_value), 2.0 ** (1 - differing))
+    random, differences = random_generator(), list[float]()
+    total, baseline_total = system.sum(0), baseline.sum(0)
+    for first in range(0, trials, _TRIALS_AT_ONCE):
+        swapped = random.integers(2, size=(min(_TRIALS_AT_ONCE, trials - first), len(system)), dtype=bool)
+        for change in swapped @ (baseline - system):
+            one, other = _score(metric, total + change), _score(metric, baseline_total - change)
+            differences.append(abs(one - other))
+    n_differing = int((baseline != system).any(axis=1).sum())
+    return max(_p_value(np.array(differences), observed), 2.0 ** (1 - n_differing))
+
+
+def _p_value(differences: Array, observed: float) -> float:
+    return (int((differences > observed).sum()) + 1) / (len(differences) + 1)

@@ -61,6 +61,7 @@ class Bitext:
         links: of the lines of two texts of different length, read so; lines before the first are in step.
         swapped: pairs (first, end) that are read with their sides exchanged.
         blocks: of pairs that are out of step; those with a shift are read with the translations that belong to them.
+        segment: pairs in memory together to find such blocks.
     """
 
     split: str
@@ -71,6 +72,7 @@ class Bitext:
     links: tuple[Link, ...] = ()
     swapped: tuple[tuple[int, int], ...] = ()
     blocks: tuple[Block, ...] = ()
+    segment: int = SEGMENT
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -161,7 +163,7 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
     try:
         pairs = _aligned_lines(bitext) if bitext.links else raw_pairs()
         pairs = _swapped_back(pairs, bitext.swapped) if bitext.swapped else pairs
-        for raw in realigned(pairs, bitext.blocks) if bitext.blocks else pairs:
+        for raw in realigned(pairs, bitext.blocks, bitext.segment) if bitext.blocks else pairs:
             yield raw if raw.error or not bitext.repair else _repaired(raw, scripts)
     except InputError as error:
         if findings is not None:
@@ -214,12 +216,12 @@ def _swapped_back(pairs: Iterator[RawPair], blocks: Sequence[tuple[int, int]]) -
         yield raw.changed(raw.target, raw.source, "swapped") if is_swapped and not raw.error else raw
 
 
-def realigned(pairs: Iterator[RawPair], blocks: Sequence[Block]) -> Iterator[RawPair]:
-    """Yield the pairs, those of a block that belongs elsewhere with the targets there."""
+def realigned(pairs: Iterator[RawPair], blocks: Sequence[Block], size: int = SEGMENT) -> Iterator[RawPair]:
+    """Yield the pairs, those of a block that belongs elsewhere with the targets there; segments have `size` pairs."""
     unsure = {line for block in blocks for line in block.unsure}
     start = 0
-    while segment := list(islice(pairs, SEGMENT)):
-        own = (block for block in blocks if start <= block.start < start + SEGMENT)
+    while segment := list(islice(pairs, size)):
+        own = (block for block in blocks if start <= block.start < start + size)
         moved = {n: n + block.shift for block in own if block.shift for n in range(block.start, block.end)}
         for number, here in enumerate(segment, start):
             there = moved.get(number, number) - start

@@ -22,7 +22,7 @@ from mt.extras.doctor.bitexts import Bitext, read_bitext
 from mt.extras.doctor.checker import workers_for
 from mt.extras.doctor.findings import Example, Findings
 from mt.extras.doctor.language_blocks import LanguageBlock, language_blocks
-from mt.extras.doctor.misalignment import SEGMENT, Block, misaligned_blocks
+from mt.extras.doctor.misalignment import Block, misaligned_blocks, segment_pairs
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.statistics import BitextStatistics
 from mt.system.workers import in_order
@@ -76,7 +76,10 @@ def with_blocks(bitext: Bitext) -> Bitext:
         bitext = replace(bitext, links=line_links(*texts[0]))
     swapped = (block for block in _search_languages(bitext) if block.side is None)
     bitext = replace(bitext, swapped=tuple((block.start, block.end) for block in swapped))
-    return replace(bitext, blocks=tuple(misaligned_blocks(pair.cleaned() for pair in read_bitext(bitext))))
+    lengths = np.fromiter((sum(map(len, pair.cleaned())) for pair in read_bitext(bitext)), np.int64)
+    bitext = replace(bitext, segment=segment_pairs(len(lengths), int(lengths.sum())))
+    pairs = (pair.cleaned() for pair in read_bitext(bitext))
+    return replace(bitext, blocks=tuple(misaligned_blocks(pairs, size=bitext.segment)))
 
 
 def check_blocks(
@@ -86,7 +89,7 @@ def check_blocks(
     workers = workers_for(sum(one.pairs for one in statistics))
     searches, n_parts = list[Callable[[], Any]](), list[int]()
     for one in statistics:
-        parts = _parts(one.pairs, _PARTS * workers)
+        parts = _parts(one.pairs, one.bitext.segment, _PARTS * workers)
         searches.append(partial(_search_languages, one.bitext))
         searches += [partial(_search_alignment, one.bitext, one.pairs, *part) for part in parts]
         n_parts.append(len(parts))
@@ -104,10 +107,10 @@ def check_blocks(
     return np.concatenate(masks), maps
 
 
-def _parts(pairs: int, most: int) -> list[tuple[int, int]]:
+def _parts(pairs: int, segment: int, most: int) -> list[tuple[int, int]]:
     """Return the first pair and the end of each part of a text, in which whole segments are searched."""
-    segments = -(-pairs // SEGMENT)
-    bounds = np.linspace(0, segments, min(segments, most) + 1).astype(int) * SEGMENT
+    segments = -(-pairs // segment)
+    bounds = np.linspace(0, segments, min(segments, most) + 1).astype(int) * segment
     return list(pairwise(bounds.tolist()))
 
 
@@ -120,7 +123,7 @@ def _search_alignment(bitext: Bitext, n_pairs: int, start: int, end: int) -> Pos
     positions = PositionMap(n_pairs)
     if not bitext.repair:
         pairs = (pair.cleaned() for pair in islice(read_bitext(bitext), start, end))
-        positions.blocks.extend(misaligned_blocks(pairs, positions.add, start))
+        positions.blocks.extend(misaligned_blocks(pairs, positions.add, start, bitext.segment))
     return positions
 
 

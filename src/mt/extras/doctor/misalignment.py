@@ -17,7 +17,8 @@ import numpy as np
 from mt.data.lexicon import Array, Side
 from mt.extras.doctor.pair_evidence import PairEvidence, likely_shifts, repeated_from
 
-SEGMENT = 200_000  # pairs in memory together; no block reaches from one segment into the next
+# Pairs in memory together; no block reaches from one segment into the next. Those of long lines have fewer pairs.
+SEGMENT, _MIN_SEGMENT, _SEGMENT_CHARACTERS = 200_000, 2_000, 60_000_000
 _SHIFTS = tuple(range(-3, 4))
 _NOWHERE = np.iinfo(np.int64).max  # instead of a shift
 _MIN_PAIRS = 300  # of which nothing can be learned
@@ -69,8 +70,16 @@ class Block:
         return f"{target}: {lines} are {count} {direction}: {count} {cause} before them"
 
 
+def segment_pairs(pairs: int, characters: int) -> int:
+    """Return the pairs of a segment of a text, by its size; those of ordinary sentences are `SEGMENT`."""
+    return max(_MIN_SEGMENT, min(SEGMENT, _SEGMENT_CHARACTERS * pairs // max(characters, 1)))
+
+
 def misaligned_blocks(
-    pairs: Iterable[tuple[str, str]], observe: Callable[[int, Array, Array], None] | None = None, before: int = 0
+    pairs: Iterable[tuple[str, str]],
+    observe: Callable[[int, Array, Array], None] | None = None,
+    before: int = 0,
+    size: int = SEGMENT,
 ) -> Iterator[Block]:
     """Find blocks of pairs that are out of step with the rest; a corpus of less than 300 pairs teaches too little.
 
@@ -78,9 +87,10 @@ def misaligned_blocks(
         pairs: of a corpus, from the first one of a segment on.
         observe: gets the index of the first of N pairs, their evidence in nats (N,) and log ratio of lengths (N,).
         before: number of the corpus's pairs before these.
+        size: of a segment, in pairs.
     """
     remaining = iter(pairs)
-    while segment := list(islice(remaining, SEGMENT)):
+    while segment := list(islice(remaining, size)):
         if len(segment) >= _MIN_PAIRS:
             source, target = (Side(pair[side] for pair in segment) for side in (0, 1))
             blocks, evidence = _segment_blocks(source, target)

@@ -1,7 +1,7 @@
 """First pass over a corpus: size, faults of form, a sample, and criteria derived from it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, log
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, check_bytes, read_bitext
 from mt.extras.doctor.findings import Criteria, Example, Findings
 from mt.extras.doctor.line_languages import undetectable
+from mt.extras.doctor.misalignment import segment_pairs
 from mt.extras.doctor.scripts import scripts_of
 from mt.extras.doctor.word_hashes import frequent_words
 from mt.extras.planning.corpus_sample import EvenSample
@@ -48,9 +49,11 @@ def collect_statistics(bitext: Bitext, findings: Findings, max_sample: int) -> B
     check_bytes(bitext, findings)
     statistics, sample = BitextStatistics(bitext), EvenSample[tuple[int, Pair]](max_sample)
     tagged = first_tagged = 0  # pairs with the tag of back-translations, and the line of the first one
+    characters = 0
     for raw in read_bitext(bitext, findings):
         if not raw.error:
             src, tgt = raw.cleaned()
+            characters += len(src) + len(tgt)
             if sample.takes(statistics.pairs) and max(len(raw.source), len(raw.target)) <= _MAX_SAMPLED:
                 sample.add((raw.line, (src, tgt)))
             if src.startswith(f"{BACK_TRANSLATION_TAG} "):
@@ -59,6 +62,8 @@ def collect_statistics(bitext: Bitext, findings: Findings, max_sample: int) -> B
                 statistics.sources.add(nfc(src))
         statistics.pairs += 1
     statistics.sample = sample.items
+    if not bitext.repair:  # else its blocks are known
+        statistics.bitext = replace(bitext, segment=segment_pairs(statistics.pairs, characters))
     is_split_off = any(isinstance(sources, FromTrain) for sources in (bitext.data.valid, bitext.data.test))
     if tagged and is_split_off and bitext.split == "train" and not is_synthetic(bitext.source):
         note = f"{bitext.files[0]}:{first_tagged}: data.train"
