@@ -22,7 +22,7 @@ _MAX_RATIO, _SMALL = 200, 50_000_000  # a text packs to a fifth, a repetitive on
 _MAX_HEADER = 2**20  # bytes
 _MAX_FILES = 100_000
 _MANY = 50  # files, for which an archive is kept open, or in memory
-_DAMAGE = (
+_DAMAGE: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,
     tarfile.TarError,
     gzip.BadGzipFile,
