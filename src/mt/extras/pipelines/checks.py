@@ -17,7 +17,7 @@ from mt.data.token_store import SIDES
 from mt.errors import InputError, MtError
 from mt.extras.export.exporting import require_packages
 from mt.extras.pipelines.loading import problem
-from mt.extras.pipelines.model_checks import ModelChecker, step_problem
+from mt.extras.pipelines.model_checks import ModelChecker
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import may_write, misfit
 from mt.extras.pipelines.schema import Score
@@ -64,7 +64,7 @@ def unusable_devices(plan: Plan, names: Iterable[str]) -> Iterator[Problem]:
 
 class _Checker:
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+        self._plan, self._problem = plan, plan.problem
         self._lines = cache(lambda path: sum(1 for _ in read_lines(path)))
 
     def missing(self, step: Step) -> Iterator[Problem]:
@@ -260,9 +260,6 @@ class _Checker:
         if writer.kind in ("distill", "backtranslate"):
             return self._rows(writer.places["input"][0])
         return f"{writer.name}/{path.stem}" if writer.kind == "clean" else None
-
-    def _problem(self, step: Step, message: str, *keys: str) -> Problem:
-        return step_problem(self._plan, step, message, *keys)
 
 
 def _common(directions: list[_Direction]) -> tuple[str, ...]:

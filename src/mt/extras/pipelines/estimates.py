@@ -139,8 +139,8 @@ class _Estimator:
 
     def _trained(self, step: Step, *keys: str) -> list[Config]:
         """Return the configurations of those of its models that other steps train."""
-        writers = [self._plan.writer(model) for key in keys for model in step.models(key)]
-        return [writer.config for writer in writers if writer is not None and writer.config is not None]
+        configs = [self._plan.planned_config(model) for key in keys for model in step.models(key)]
+        return list(filter(None, configs))
 
     def _measure(self, config: Config, texts: Texts | None = None) -> Measurements:
         """Time some steps of a training, or return the timings of one of the same shape and text on this machine."""

@@ -28,6 +28,7 @@ from mt.extras.pipelines.records import (
     text_key,
     write_record,
 )
+from mt.extras.pipelines.schema import COMMANDS
 from mt.storage import atomic
 from mt.storage.lock import wait_for_lock
 from mt.training.signals import StopRequest
@@ -190,7 +191,8 @@ def _fixed_arguments(plan: Plan, step: Step) -> list[str]:
         return list(step.words)
     copy = plan.records / f"{step.name}.yaml"
     atomic.write_text(copy, dump_config(step.config))
-    return step.words_with(copy)
+    start = len(COMMANDS[step.kind])
+    return [*step.words[:start], "--config", str(copy), *step.words[start + len(step.config_words) :]]
 
 
 def _copy_output(process: subprocess.Popen[bytes], name: str, log_file: Path) -> list[str]:

@@ -36,36 +36,28 @@ class Pipeline:
         if problems:
             raise InputError(report_problems(problems, str(self.path), self.origins))
 
-    def merged_set(self, name: str) -> dict[str, Any]:
-        """Return the values for a step's configuration by dotted key: those of the pipeline, then its own."""
-        merged: dict[str, Any] = {}
-        for prefix, values in self._sets(name):
-            # `section: {key: ...}` and `section.key` may both be there; what --set gave replaces the file's.
-            found = sorted(entries(values), key=lambda entry: self._is_overridden(*prefix, *entry[0]))
-            keys = {".".join(path): value for path, value in found}
-            # A section that is null has all its keys commented out.
-            merged |= {key: value for key, value in keys.items() if value is not None or key not in SECTIONS}
-        return merged
-
-    def _sets(self, name: str) -> list[tuple[TreePath, dict[str, Any]]]:
+    def merged_set(self, name: str) -> dict[str, tuple[TreePath, Any]]:
+        """Return the values for a step's configuration by dotted key, each with its path: the pipeline's, then own."""
         kind, settings = self.steps[name]
-        own = [(("steps", name, kind, "set"), settings.set)] if isinstance(settings, OnCorpus) else []
-        return [(("set",), self.file.set), *own] if own else []
+        if not isinstance(settings, OnCorpus):
+            return {}
+        merged: dict[str, tuple[TreePath, Any]] = {}
+        for prefix, values in ((("set",), self.file.set), (("steps", name, kind, "set"), settings.set)):
+            # `section: {key: ...}` and `section.key` may both be there; what --set gave replaces the file's.
+            found = [((*prefix, *path), ".".join(path), value) for path, value in entries(values)]
+            for path, key, value in sorted(found, key=lambda e: nearest_origin(e[0], self.origins)[0] == math.inf):
+                if value is not None or key not in SECTIONS:  # a section that is null has all its keys commented out
+                    merged[key] = path, value
+        return merged
 
     def set_path(self, name: str, key: str) -> TreePath:
         """Return the path of a step's value for a key of its configuration: `set`, or `config` where it has none."""
-        for prefix, values in reversed(self._sets(name)):
-            paths: list[TreePath] = [(*prefix, *path) for path, _ in entries(values) if ".".join(path) == key]
-            if paths:
-                return max(paths, key=lambda path: self._is_overridden(*path))
-        return ("steps", name, self.steps[name][0], "config")
+        path, _ = self.merged_set(name).get(key, (("steps", name, self.steps[name][0], "config"), None))
+        return path
 
     def origin(self, *path: str | int) -> str:
         """Return file and line of a key, or of the nearest one around it."""
         return nearest_origin(path, self.origins)[1]
-
-    def _is_overridden(self, *path: str | int) -> bool:
-        return nearest_origin(path, self.origins)[0] == math.inf
 
 
 def is_pipeline(path: Path) -> bool:

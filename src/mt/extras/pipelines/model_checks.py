@@ -14,7 +14,6 @@ from mt.decoding.engine import FLOAT_TYPES
 from mt.errors import InputError
 from mt.evaluation.texts import has_split, owner
 from mt.extras.export.exporting import check_options, is_quantized, require_packages
-from mt.extras.pipelines.loading import problem
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.schema import Distill, Export
 from mt.storage.find_model import find_model
@@ -24,18 +23,11 @@ from mt.storage.manifest import read_manifest
 _SAMPLING = {"bpe_dropout", "sampling_alpha"}
 
 
-def step_problem(plan: Plan, step: Step, message: str, *keys: str) -> Problem:
-    """Return a problem with a step's key, or with a dotted one of its configuration."""
-    if keys and "." in keys[0]:
-        return problem(message, *plan.pipeline.set_path(step.name, keys[0]))
-    return problem(message, "steps", step.name, step.kind, *keys)
-
-
 class ModelChecker:
     """Checks of models that are there, or that steps have yet to train."""
 
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+        self._plan, self._problem = plan, plan.problem
 
     def unfit(self, step: Step) -> Iterator[Problem]:
         """Report models of another shape or vocabulary than the step needs, and exports that hold no such model."""
@@ -91,10 +83,10 @@ class ModelChecker:
             yield self._problem(step, message, key)
 
     def _has_split(self, model: Path, split: str) -> bool:
-        writer = self._plan.writer(model)
-        if writer is None or writer.config is None:
+        config = self._plan.planned_config(model)
+        if config is None:
             return has_split(owner(find_model(model, self._plan.folder)), split)
-        return getattr(writer.config.data, split) is not None
+        return getattr(config.data, split) is not None
 
     def _unfit_pretrained(self, step: Step, config: Config) -> Iterator[Problem]:
         """Report models that cannot be started from or learned from."""
@@ -140,16 +132,11 @@ class ModelChecker:
 
     def _tokenizer_origin(self, model: Config | Path) -> Config | Path:
         """Return the configuration of the training that learns a model's tokenizer, or a finished model that has it."""
-        while True:
-            if isinstance(model, Path):
-                writer = self._plan.writer(model)
-                if writer is None or writer.config is None:
-                    return model
-                model = writer.config
-            elif owner := _tokenizer_owner(model):
-                model = Path(owner)
-            else:
-                return model
+        if isinstance(model, Path):
+            config = self._plan.planned_config(model)
+            return self._tokenizer_origin(config) if config else model
+        owner = _tokenizer_owner(model)
+        return self._tokenizer_origin(Path(owner)) if owner else model
 
     def _vocabulary(self, model: Config | Path) -> Any:
         """Return what determines the vocabulary of a model: its files, or the settings and text of its tokenizer."""
@@ -177,9 +164,6 @@ class ModelChecker:
         if any(_tokenizer_owner(config) or config.tokenizer.given for config in configs):
             return False
         return configs[0].tokenizer != configs[1].tokenizer
-
-    def _problem(self, step: Step, message: str, *keys: str) -> Problem:
-        return step_problem(self._plan, step, message, *keys)
 
 
 def _tokenizer_owner(config: Config) -> str | None:

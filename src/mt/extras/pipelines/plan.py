@@ -42,11 +42,6 @@ class Step:
     output: Path  # the file or folder that it writes
     config: Config | None  # of a training or of the corpus that it works on
 
-    def words_with(self, config: Path) -> list[str]:
-        """Return the arguments with another configuration file."""
-        start = len(COMMANDS[self.kind])
-        return [*self.words[:start], "--config", str(config), *self.words[start + len(self.config_words) :]]
-
     def models(self, key: str = "model") -> Sequence[Path]:
         """Return the models that a key names."""
         return self.places.get(key, ())
@@ -90,8 +85,18 @@ class Plan:
 
     def config_of(self, model: Path) -> Config:
         """Return the configuration of a model, which a step may have yet to train."""
+        return self.planned_config(model) or read_config(find_model(model, self.folder))
+
+    def planned_config(self, model: Path) -> Config | None:
+        """Return the configuration of the step that trains a model; None for other models."""
         writer = self.writer(model)
-        return writer.config if writer and writer.config else read_config(find_model(model, self.folder))
+        return writer.config if writer else None
+
+    def problem(self, step: Step, message: str, *keys: str) -> Problem:
+        """Return a problem with a step's key, or with a dotted one of its configuration."""
+        if keys and "." in keys[0]:
+            return problem(message, *self.pipeline.set_path(step.name, keys[0]))
+        return problem(message, "steps", step.name, step.kind, *keys)
 
     @cached_property
     def upstream(self) -> dict[str, set[str]]:
@@ -137,8 +142,8 @@ def _all_places(pipeline: Pipeline, name: str) -> Iterator[tuple[TreePath, Place
     kind, settings = pipeline.steps[name]
     for path, place in places(settings):
         yield ("steps", name, kind, *path), place
-    for key, value in pipeline.merged_set(name).items():
-        yield from _places_in(value, pipeline.set_path(name, key))
+    for path, value in pipeline.merged_set(name).values():
+        yield from _places_in(value, path)
 
 
 def _places_in(value: Any, path: TreePath) -> Iterator[tuple[TreePath, Place]]:
@@ -212,9 +217,7 @@ def _output_problems(pipeline: Pipeline, outputs: Mapping[str, Path]) -> Iterato
         taken[real] = name
 
 
-def _make_step(
-    pipeline: Pipeline, folder: Path, outputs: Mapping[str, Path], name: str, needs: tuple[str, ...]
-) -> Step:
+def _make_step(pipeline: Pipeline, folder: Path, outputs: dict[str, Path], name: str, needs: tuple[str, ...]) -> Step:
     kind, settings = pipeline.steps[name]
 
     def path_of(place: Place, is_model: bool) -> Path:
@@ -256,7 +259,7 @@ def _make_step(
 
 def _overrides(pipeline: Pipeline, name: str, settings: StepSettings, path: Path, path_of: Any) -> list[str]:
     """Return the `--set` arguments of a step; paths of texts in them are relative to its data.root."""
-    values = pipeline.merged_set(name)
+    values = {key: value for key, (_, value) in pipeline.merged_set(name).items()}
     if pipeline.file.root is not None:
         values = {"data.root": pipeline.file.root} | values
     root = values.get("data.root")
@@ -288,9 +291,8 @@ def _load(pipeline: Pipeline, name: str, kind: str, path: Path, overrides: list[
         for override in overrides:
             key = override.partition("=")[0]
             message = message.replace(f"--set {override}", pipeline.origin(*pipeline.set_path(name, key)))
-        raise InputError(
-            f"{pipeline.origin('steps', name, kind, 'config')}: step {name}: {message}", error.hint
-        ) from None
+        place = pipeline.origin("steps", name, kind, "config")
+        raise InputError(f"{place}: step {name}: {message}", error.hint) from None
     if kind == "train" and config.name != name:
         message = f"the run of a step is named after it, {name}"
         pipeline.refuse([problem(message, "steps", name, kind, "set", "name")])
