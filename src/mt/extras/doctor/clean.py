@@ -120,7 +120,7 @@ def _write_pairs(
             print(*map(visible, row.values()), sep="\t", file=tables[name])  # it escapes tabs and line breaks, too
 
         for bitext in bitexts:
-            names = _names(bitext, bitexts)
+            names = text_names(bitext.languages, bitext.number, len(bitexts))
             with (folder / names[0]).open("wb") as source, (folder / names[1]).open("wb") as target:
                 for raw in read_bitext(bitext):
                     src, tgt = raw.cleaned()
@@ -141,12 +141,11 @@ def _write_pairs(
     return counts, repairs
 
 
-def _names(bitext: Bitext, bitexts: Sequence[Bitext]) -> tuple[str, str]:
-    sides = bitext.languages
-    if sides[0] == sides[1]:
-        sides = SIDES
-    number = f"-{bitext.number}" if len(bitexts) > 1 else ""
-    return f"train{number}.{sides[0]}", f"train{number}.{sides[1]}"
+def text_names(languages: tuple[str, str], number: int, of: int) -> tuple[str, str]:
+    """Return the names of the two texts of a cleaned source, by its number of all."""
+    sides = languages if languages[0] != languages[1] else SIDES
+    suffix = f"-{number}" if of > 1 else ""
+    return f"train{suffix}.{sides[0]}", f"train{suffix}.{sides[1]}"
 
 
 def _as_source(bitext: Bitext, bitexts: Sequence[Bitext], output: Path) -> dict[str, Any]:
@@ -154,5 +153,6 @@ def _as_source(bitext: Bitext, bitexts: Sequence[Bitext], output: Path) -> dict[
     # Both without links: `..` out of one leads elsewhere.
     root = os.path.realpath(bitext.data.root)
     folder = output if output.is_absolute() else Path(os.path.relpath(os.path.realpath(output), root))
-    source, target = (str(folder / name) for name in _names(bitext, bitexts))
+    names = text_names(bitext.languages, bitext.number, len(bitexts))
+    source, target = (str(folder / name) for name in names)
     return {"source": source, "target": target, **bitext.options}

@@ -102,8 +102,7 @@ def survey(bitexts: Sequence[Bitext]) -> CorpusFacts:
         for raw in read_bitext(bitext, findings):
             pair = raw.cleaned()
             digest.update(pair_hash(*pair, language))
-            if samples[language].takes(counts[language]):
-                samples[language].add(pair)
+            samples[language].add(counts[language], pair)
             counts[language] += 1
             size += 1
         sizes.append(size)

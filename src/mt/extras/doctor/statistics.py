@@ -54,8 +54,8 @@ def collect_statistics(bitext: Bitext, findings: Findings, max_sample: int) -> B
         if not raw.error:
             src, tgt = raw.cleaned()
             characters += len(src) + len(tgt)
-            if sample.takes(statistics.pairs) and max(len(raw.source), len(raw.target)) <= _MAX_SAMPLED:
-                sample.add((raw.line, (src, tgt)))
+            if max(len(raw.source), len(raw.target)) <= _MAX_SAMPLED:
+                sample.add(statistics.pairs, (raw.line, (src, tgt)))
             if src.startswith(f"{BACK_TRANSLATION_TAG} "):
                 tagged, first_tagged = tagged + 1, first_tagged or raw.line
             if len(statistics.sources) < _ENOUGH_SOURCES and not reason_to_drop(src, tgt, bitext.data.max_ratio):

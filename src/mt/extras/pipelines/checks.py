@@ -15,6 +15,7 @@ from mt.data.mixture import direction
 from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES
 from mt.errors import InputError, MtError
+from mt.extras.doctor.clean import text_names
 from mt.extras.export.exporting import require_packages
 from mt.extras.pipelines.loading import problem
 from mt.extras.pipelines.model_checks import ModelChecker
@@ -114,8 +115,9 @@ class _Checker:
             names = [path.name]
             if writer.kind == "clean" and (not path.exists() or (key or "").startswith("data.")):
                 names = self._clean_names(writer)
-            elif writer.kind == "train" and _is_in(path, RunDir(writer.output).scores) and not path.exists():
-                names = _test_names(writer)
+            elif writer.kind == "train" and not path.exists():
+                is_score = os.path.realpath(path.parent) == os.path.realpath(RunDir(writer.output).scores)
+                names = _test_names(writer) if is_score else names
             wrong = f"writes {', '.join(names)}, not" if names else "has no test set, so it does not write"
             message = "" if path.name in names else f"step {writer.name} {wrong} {path.name}"
         if message:
@@ -124,11 +126,8 @@ class _Checker:
     def _clean_names(self, step: Step) -> list[str]:
         """Return the names of the texts that a cleaning writes, which leaves out optional sources that are missing."""
         assert step.config is not None
-        data, train = step.config.data, self._train(step)
-        numbers = [f"-{n}" for n in range(1, len(train) + 1)] if len(train) != 1 else [""]
-        pairs = zip(numbers, map(data.languages_of, train), strict=True)
-        sides = ((number, codes if codes[0] != codes[1] else SIDES) for number, codes in pairs)
-        return [f"train{number}.{side}" for number, names in sides for side in names]
+        pairs = list(map(step.config.data.languages_of, self._train(step)))
+        return [name for n, pair in enumerate(pairs, 1) for name in text_names(pair, n, len(pairs))]
 
     def _train(self, step: Step) -> list[Source]:
         """Return the sources of training text without optional ones that are missing."""
@@ -265,10 +264,6 @@ class _Checker:
 def _common(directions: list[_Direction]) -> tuple[str, ...]:
     """Return the target languages that all models have."""
     return tuple(code for code in directions[0][1] if all(code in targets for _, targets in directions))
-
-
-def _is_in(path: Path, folder: Path) -> bool:
-    return os.path.realpath(path.parent) == os.path.realpath(folder)
 
 
 def _test_names(step: Step) -> list[str]:

@@ -27,12 +27,10 @@ class EvenSample(Generic[T]):
         self.items: list[T] = []
         self._limit, self._stride = limit, 1
 
-    def takes(self, index: int) -> bool:
-        """Report whether the item at an index of the stream belongs to the sample."""
-        return index % self._stride == 0
-
-    def add(self, item: T) -> None:
-        self.items.append(item)
+    def add(self, index: int, item: T) -> None:
+        """Take the item at an index of the stream if it belongs to the sample."""
+        if index % self._stride == 0:
+            self.items.append(item)
         if len(self.items) > self._limit:
             self.items = self.items[::2]
             self._stride *= 2
@@ -74,12 +72,6 @@ class CorpusSample:
         source, target = (Counter(filter(str.isalpha, chain(*(pair[side] for pair in self.sample)))) for side in (0, 1))
         return source, target
 
-    def shared_letters(self) -> float:
-        """Return the share of letters that both sides have in common: 1 for one alphabet, 0 for two."""
-        source, target = self.letters()
-        n_source, n_target = max(source.total(), 1), max(target.total(), 1)
-        return sum(min(source[c] / n_source, target[c] / n_target) for c in source)
-
 
 def sample_corpus(sources: Sequence[Source], data: DataConfig) -> CorpusSample:
     """Read all pairs of some sources as training does, but only the first rows of a hub data set.
@@ -96,10 +88,9 @@ def sample_corpus(sources: Sequence[Source], data: DataConfig) -> CorpusSample:
             if reason := reason_to_drop(*pair, data.max_ratio):
                 counts[reason] += 1
             else:
+                sample.add(counts["kept"], pair)
                 counts["kept"] += 1
                 clean[number] += 1
-                if sample.takes(counts["kept"] - 1):
-                    sample.add(pair)
         complete = complete and not (isinstance(source, HubDataset) and pairs[number] == _HUB_ROWS)
     return CorpusSample(pairs, clean, tagged, dict(counts), sample.items, complete)
 

@@ -132,7 +132,8 @@ def tokenizer_choices(inputs: PlanInputs) -> list[Choice]:
         large_enough = (each for each in _SIZE_CLASSES if letters <= each.vocab_size // 3)
         size_class = next(large_enough, _SIZE_CLASSES[-1])
         reason = f"the text has {letters:,} different letters, and each needs a piece"
-    common = inputs.sample.shared_letters()
+    n_source, n_target = max(source.total(), 1), max(target.total(), 1)
+    common = sum(min(source[c] / n_source, target[c] / n_target) for c in source)  # 1 for one alphabet, 0 for two
     shared = common >= _SAME_ALPHABET
     few, same = f"few letters in common ({common:.0%})", f"the same letters ({common:.0%} in common)"
     why = f"both languages use {same}" if shared else f"the languages have {few}"
