@@ -98,11 +98,11 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
     refuse_inputs([path, path.with_name(_SCHEMA), student], files_of(paths))
     draft = draft_config if options["start"] is None else draft_finetuning
     if student is None:
-        _write(path, *draft(InitOptions(**options), f"./{_SCHEMA}"))
+        _write(path, *draft(InitOptions(**options)))
         return
     from mt.extras.pipelines.template import draft_pipeline  # imports torch
 
-    teacher, steps, summary = draft_pipeline(InitOptions(**options), draft, f"./{_SCHEMA}", path)
+    teacher, steps, summary = draft_pipeline(InitOptions(**options), draft, path)
     atomic.write_text(student, steps)
     _write(path, teacher, f"teacher: {summary}\nwritten: {student}", run=student)
 
@@ -114,7 +114,7 @@ def _write(path: Path, text: str, summary: str, option: str = "", run: Path | No
 
     schema_path = path.with_name(_SCHEMA)
     atomic.write_text(schema_path, json_schema())
-    atomic.write_text(path, text)
+    atomic.write_text(path, f"# yaml-language-server: $schema=./{_SCHEMA}\n#\n{text}")
     following = f"next: mt train --config {quoted(str(run or path))}{option}"
     print_result(f"{summary}\nwritten: {path}, and {schema_path} for editors\n{following}")
 
@@ -149,7 +149,7 @@ def _convert(like: Path, output: Path | None, force: bool, options: dict[str, An
     device = None if options["device"] == "auto" else options["device"]
     decided = {"name": options["name"], "training.device": device, "data.train": options["train"]}
     decided |= {f"data.{key}": options[key] for key in (*_KEYS[:2], "valid", "test")}
-    name, text, summary = convert_config(like, {k: v for k, v in decided.items() if v}, f"./{_SCHEMA}")
+    name, text, summary = convert_config(like, {k: v for k, v in decided.items() if v})
     path = output or Path(f"{name}.yaml")
     _check_outputs(path, force)
     refuse_inputs([path, path.with_name(_SCHEMA)], [like, *files_of(paths)])

@@ -104,7 +104,7 @@ def test_a_decoder_of_one_layer_is_for_little_text(pairs: int, layers: tuple[int
     train = [{"source": "train.en", "target": "train.xx"}]
     options = InitOptions("tiny", "en", "xx", train, (), (), 100.0, "auto")
     given: list[InitOptions] = []
-    _, pipeline, _ = draft_pipeline(options, lambda own, _: (given.append(own) or text, ""), "", tmp_path / "tiny.yaml")
+    _, pipeline, _ = draft_pipeline(options, lambda own: (given.append(own) or text, ""), tmp_path / "tiny.yaml")
     [own] = given
     assert (own.minutes, own.translating) == pytest.approx((93, 0.46 * 4 * 0.8 * 0.7))
     assert "beam: 3, compute_type: int8" in pipeline

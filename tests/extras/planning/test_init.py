@@ -415,7 +415,7 @@ def test_a_time_that_cannot_be_kept_is_reported(pairs: int, overall: float, noti
     assert length.overall == pytest.approx(overall, rel=0.01)
     [steps] = (each for each in training_choices(SHAPES[0], texts.inputs, length) if each.key == "max_steps")
     assert f"in {length.overall:g} minutes including preparation and scoring" in steps.reason
-    describe(config_of(texts.inputs, length), texts, MEASURED, "schema")
+    describe(config_of(texts.inputs, length), texts, MEASURED)
     late = "preparing and scoring may take 20 min 40 s, and training takes half of 10 minutes: more than these in all"
     assert notices == [late] * (overall > 10)
 
@@ -448,7 +448,7 @@ def test_a_text_too_large_for_the_step_limit_is_logged_and_a_measured_format_is_
     monkeypatch.setattr(logging.getLogger("mt"), "propagate", True)
     files = {"source": str(tiny / "train.en"), "target": str(tiny / "train.xx")}
     monkeypatch.setattr(first_config, "has_bf16", lambda device: True)
-    text, _ = first_config.draft_config(InitOptions("big", "en", "xx", [files], (), (), None, "cpu"), "schema")
+    text, _ = first_config.draft_config(InitOptions("big", "en", "xx", [files], (), (), None, "cpu"))
     assert parse_config(text, "big.yaml").training.precision in ("fp32", "bf16")
     assert "2 steps, the limit of mt init, are 1." in caplog.text
 
@@ -458,7 +458,7 @@ def test_batches_that_did_not_fit_into_memory_are_reported(split: bool, notices:
     inputs = PlanInputs(sample_of(30_000), "cpu", 2)
     general = CorpusSample([], [], [], {}, [])
     config, texts = config_of(inputs, PROBE_LENGTH), Texts(inputs, general, None, [28_000], 1000, 1000)
-    describe(config, texts, replace(MEASURED, split=split), "schema")
+    describe(config, texts, replace(MEASURED, split=split))
     assert ["lower training.max_tokens" in notice for notice in notices] == [True] * split
 
 

@@ -154,7 +154,7 @@ CUDA_VISIBLE_DEVICES=0 fairseq-train \\
 def converted(folder: Path, text: str, **given: Any) -> tuple[Config, str]:
     """Return the configuration, and its comments."""
     (folder / "other").write_text(text)
-    _, ours, _ = convert_config(folder / "other", given, "x")
+    _, ours, _ = convert_config(folder / "other", given)
     (folder / "ours.yaml").write_text(ours)
     return load_config(folder / "ours.yaml"), "\n".join(line for line in ours.splitlines() if line.startswith("#"))
 
@@ -396,7 +396,7 @@ def test_bad_files_are_refused_with_their_line(
     monkeypatch.chdir(tmp_path)
     Path("other").write_text(text)
     with pytest.raises(InputError) as caught:
-        convert_config(Path("other"), {}, "x")
+        convert_config(Path("other"), {})
     assert message in caught.value.message
     assert "\n" not in caught.value.message
 
@@ -405,7 +405,7 @@ def test_the_command_for_a_configuration_of_ours_is_quoted(tmp_path: Path) -> No
     path = tmp_path / "a b"
     path.write_text("name: x\ndata: {source_lang: en}\n")
     with pytest.raises(InputError) as caught:
-        convert_config(path, {}, "x")
+        convert_config(path, {})
     assert caught.value.hint == f"train with it: mt train --config '{path}'"
 
 

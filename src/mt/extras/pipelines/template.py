@@ -43,16 +43,15 @@ steps:
         decoding: {{compute_type: int8, shortlist: 50, beam_size: 2}}
 """
 
-Draft = Callable[[InitOptions, str], tuple[str, str]]
+Draft = Callable[[InitOptions], tuple[str, str]]
 
 
-def draft_pipeline(options: InitOptions, draft: Draft, schema: str, path: Path) -> tuple[str, str, str]:
+def draft_pipeline(options: InitOptions, draft: Draft, path: Path) -> tuple[str, str, str]:
     """Write the configuration of a training, and a pipeline that makes a fast student of it.
 
     Args:
         options: of `mt init`; `minutes` is the time for the whole pipeline, one step after the other.
         draft: writes a configuration, and a summary for the terminal.
-        schema: as for `draft`.
         path: of the configuration, beside which the pipeline lies.
 
     Returns:
@@ -66,7 +65,7 @@ def draft_pipeline(options: InitOptions, draft: Draft, schema: str, path: Path) 
         raise InputError("--pipeline student needs the training text as two text files", hint)
     minutes = options.minutes
     of_teacher, translating = minutes and max(1.0, _TEACHER * minutes), search_factor(_BEAM, True, True)
-    text, summary = draft(replace(options, minutes=of_teacher, translating=translating), schema)
+    text, summary = draft(replace(options, minutes=of_teacher, translating=translating))
     config = parse_config(text, str(path))
     return text, _student(config, path, minutes), summary
 

@@ -109,10 +109,10 @@ class Start:
         raise InputError(f"{option}: {what}, but {self.path} translates {side} {', '.join(known)}", hint)
 
 
-def draft_finetuning(options: InitOptions, schema: str) -> tuple[str, str]:
+def draft_finetuning(options: InitOptions) -> tuple[str, str]:
     """Read the files, score the model on them, choose a configuration, and time some steps of it.
 
-    Args and errors are those of `draft_config`.
+    Errors are those of `draft_config`.
     """
     assert options.start is not None
     start, texts = Start.find(options.start), read_texts(options)
@@ -139,7 +139,7 @@ def draft_finetuning(options: InitOptions, schema: str) -> tuple[str, str]:
     length = fitting_length(texts, measured, epoch)
     inputs = with_precision(inputs, measured)
     config = parse_config(text(inputs, length), "mt init")
-    header, summary = describe(config, texts, measured, schema)
+    header, summary = describe(config, texts, measured)
     return text(inputs, length, [*header, f"{scores}."]), f"{summary}\n{scores}"
 
 

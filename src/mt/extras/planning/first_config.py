@@ -79,12 +79,8 @@ def read_texts(options: InitOptions) -> Texts:
     return Texts(inputs, general, valid, pairs, *sizes)
 
 
-def draft_config(options: InitOptions, schema: str) -> tuple[str, str]:
+def draft_config(options: InitOptions) -> tuple[str, str]:
     """Read the files, choose a configuration, and time some steps of it.
-
-    Args:
-        options: of `mt init`.
-        schema: path of the configuration's schema for editors, relative to the file.
 
     Returns:
         the text of the configuration, and a summary for the terminal.
@@ -98,11 +94,11 @@ def draft_config(options: InitOptions, schema: str) -> tuple[str, str]:
     template = ConfigTemplate(options.name, options.data_choices(inputs.held_out), tokenizer_choices(inputs), inputs)
     shape, length, measured = _fit_to_time(template, texts)
     template = replace(template, inputs=with_precision(inputs, measured))
-    header, summary = describe(template.config(shape, length), texts, measured, schema)
+    header, summary = describe(template.config(shape, length), texts, measured)
     return template.text(shape, length, header), summary
 
 
-def describe(config: Config, texts: Texts, measured: Measurements, schema: str) -> tuple[list[str], str]:
+def describe(config: Config, texts: Texts, measured: Measurements) -> tuple[list[str], str]:
     """Return the comment above a configuration, and a summary for the terminal."""
     inputs, pairs = texts.inputs, [*texts.pairs, *texts.general.clean_pairs]
     if measured.too_long >= _MANY_TOO_LONG:
@@ -127,8 +123,6 @@ def describe(config: Config, texts: Texts, measured: Measurements, schema: str) 
     total = f"about {duration(estimated.seconds)} ({duration(estimated.validation_seconds)} of it validation)"
     costs = f"{measured.seconds_per_step:.2g} s a step, {total}, {memory}"
     header = [
-        f"yaml-language-server: $schema={schema}",
-        "",
         f"Written by `mt init` for {description}.",
         f"Estimate, from {measured.steps} steps on this machine under its current load:",
         f"{costs}.",

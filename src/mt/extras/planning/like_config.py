@@ -16,13 +16,12 @@ _GIVEN = "as given"
 _NO_LIMIT = 1_000_000  # steps of a training that only max_epochs limits
 
 
-def convert_config(path: Path, given: Mapping[str, Any], schema: str) -> tuple[str, str, str]:
+def convert_config(path: Path, given: Mapping[str, Any]) -> tuple[str, str, str]:
     """Convert another toolkit's file.
 
     Args:
         path: the file.
         given: what the user has decided, by keys of the configuration.
-        schema: path of the configuration's schema for editors, relative to the file to be written.
 
     Returns:
         the name of the run, the text of the configuration, and a summary for the terminal.
@@ -43,8 +42,7 @@ def convert_config(path: Path, given: Mapping[str, Any], schema: str) -> tuple[s
     for title, lines in (("Differs in meaning:", found.differing), ("Without a counterpart:", found.missing)):
         lists += [title, *(f"  {line}" for line in lines)] if lines else []
     origin = f"{file}, of {toolkit}"
-    header = [f"yaml-language-server: $schema={schema}", "", f"Converted by `mt init` from {origin}.", _RAW, *lists]
-    text = config_text(_sections(found), header)
+    text = config_text(_sections(found), [f"Converted by `mt init` from {origin}.", _RAW, *lists])
     parse_config(text, "the text that mt init has written")
     return str(found.values["name"]), text, "\n".join([f"{origin}: {converted} values are taken from it", _RAW, *lists])
 
