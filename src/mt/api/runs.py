@@ -11,7 +11,7 @@ from mt.bundle.model_card import direction_options
 from mt.config import load_config
 from mt.console import quoted
 from mt.errors import InputError, MtError
-from mt.extras.reporting.run_data import last_step, read_history, read_run_data
+from mt.extras.reporting.run_data import RunData, last_step, read_history
 from mt.extras.reporting.verdict import judge
 from mt.storage.find_model import pipelines_hint, refuse_pipeline
 from mt.storage.manifest import DamagedError, read_manifest
@@ -89,7 +89,7 @@ class Run:
     def verdict(self) -> list[str]:
         """The meaning of the scores in words, the reasons, and what to try next; empty without scores."""
         try:
-            verdict = judge(read_run_data(self._dir))
+            verdict = judge(RunData(self._dir))
         except MtError:  # a damaged run has none
             return []
         return verdict.lines() if verdict else []

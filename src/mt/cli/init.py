@@ -243,7 +243,7 @@ def _complete_names(options: dict[str, Any], given: dict[str, Any], asks: bool) 
     if options["start"] is not None:
         from mt.extras.planning.finetuning import Start
 
-        start, (source, target) = Start.find(options["start"]), _languages(options).values()
+        start, (source, target) = Start(options["start"]), _languages(options).values()
         has_order = any(given[key] for key in (*_KEYS[:2], "columns"))
         options |= zip(_KEYS[:2], start.languages(source, target, has_order), strict=True)
         default = f"{start.config.name}-tuned"

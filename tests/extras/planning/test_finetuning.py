@@ -165,7 +165,7 @@ def test_errors_are_one_sentence(tuned: Path, arguments: list[str], message: str
 
 
 def test_languages_are_the_models(two_languages: Path) -> None:
-    start = Start.find(two_languages / "runs" / "two")
+    start = Start(two_languages / "runs" / "two")
     assert start.languages(None, "yy") == ("en", "yy")
     assert start.languages("en-GB", "xx") == ("en", "xx")
     with pytest.raises(Exception, match=r"no language is given, but .* translates into xx, yy"):

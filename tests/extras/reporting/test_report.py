@@ -16,7 +16,7 @@ from mt.errors import InputError
 from mt.extras.reporting.charts import Line, line_chart
 from mt.extras.reporting.html import table
 from mt.extras.reporting.report import _bleu_by_length, report_html
-from mt.extras.reporting.run_data import read_run_data
+from mt.extras.reporting.run_data import RunData
 from mt.storage.run_dir import RunDir
 from resume_helpers import events
 
@@ -29,7 +29,7 @@ def run(two_languages: Path, tmp_path: Path) -> Path:
 
 
 def report_text(run: Path) -> str:
-    return checked(report_html(read_run_data(RunDir(run)))).text
+    return checked(report_html(RunData(RunDir(run)))).text
 
 
 def test_a_report_is_complete_and_reproducible(run: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_report_is_complete_and_reproducible(run: Path) -> None:
     assert not re.search("<pre|<code|monospace", content)
     assert content.count("<svg") >= 6
     assert content.count("data-maps=") == 1
-    assert content == report_html(read_run_data(RunDir(run)))
+    assert content == report_html(RunData(RunDir(run)))
 
 
 def test_a_training_writes_its_report_once_per_model(tiny: Path) -> None:
@@ -154,14 +154,14 @@ def test_lost_steps_and_repeated_validations_are_left_out(run: Path) -> None:
     (run / "metrics.jsonl").write_bytes(
         "".join(json.dumps(event) + "\n" for event in lost).encode() + truncated + b"\n"
     )
-    data = read_run_data(RunDir(run))
+    data = RunData(RunDir(run))
     assert [event["loss"] for event in data.of_kind("train")] == [5.0, 3.0]
     assert [event["bleu"] for event in data.of_kind("validation")] == [6.0]
 
 
 def test_bleu_by_length_uses_the_configured_units_and_tokenizer(run: Path) -> None:
     """Chinese has no words to count; the chart's BLEU is that of the table."""
-    data = read_run_data(RunDir(run))
+    data = RunData(RunDir(run))
     chosen = next(test for test in data.tests if test.scores["method"] == "beam")
     reference, hypothesis = "the cat sat on the mat", "the cat sat on the mud"
     one = replace(chosen, sources=["你好世界" * 5] * 2, references=[reference] * 2, hypotheses=[hypothesis] * 2)
@@ -193,7 +193,7 @@ def test_text_in_a_report_is_text(run: Path) -> None:
     for name in ("test.xx.source", "test.xx.reference", "test.xx.beam"):
         path = run / "eval" / name
         path.write_text("<script>alert(1)</script> & é\n" + "".join(path.read_text().splitlines(keepends=True)[1:]))
-    content = report_html(read_run_data(RunDir(run)))
+    content = report_html(RunData(RunDir(run)))
     assert "<script>alert" not in content
     assert "<script>alert(1)</script> & é" in checked(content).text
 
@@ -210,7 +210,7 @@ def check_refusal(run: Path, name: str, content: str | None, message: str) -> No
     before = (run / name).read_text()
     (run / name).write_text(content) if content is not None else (run / name).unlink()
     with pytest.raises(InputError, match=re.escape(message)):
-        read_run_data(RunDir(run))
+        RunData(RunDir(run))
     (run / name).write_text(before)
 
 

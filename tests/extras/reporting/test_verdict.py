@@ -14,7 +14,7 @@ from mt.api.runs import Run
 from mt.config import dump_config, parse_config
 from mt.errors import InputError
 from mt.extras.reporting.report import report_html
-from mt.extras.reporting.run_data import read_run_data
+from mt.extras.reporting.run_data import RunData
 from mt.extras.reporting.verdict import BANDS, CHECKS, Verdict, judge
 from mt.storage.run_dir import RunDir
 
@@ -57,7 +57,7 @@ def rewrite_hypotheses(run: RunDir, *lines: str) -> None:
 
 
 def verdict_of(run: RunDir) -> Verdict:
-    verdict = judge(read_run_data(run))
+    verdict = judge(RunData(run))
     assert verdict is not None
     return verdict
 
@@ -181,7 +181,7 @@ def test_a_damaged_score_file_names_the_command_for_its_run(run: RunDir) -> None
     moved = RunDir(run.root.rename(run.root.with_name("a b")))
     (moved.scores / "test.json").write_text("{}")
     with pytest.raises(InputError) as caught:
-        read_run_data(moved)
+        RunData(moved)
     assert caught.value.hint == f"score it again: mt eval --model '{moved.root}'"
 
 
@@ -236,7 +236,7 @@ def test_it_is_silent_without_a_score_or_when_the_score_is_old(run: RunDir) -> N
     assert Run(run.root).verdict != []
     rewrite_scores(run, bleu=None)  # type: ignore[arg-type]
     assert Run(run.root).verdict == []
-    assert "No test set was scored with BLEU" in checked(report_html(read_run_data(run))).text
+    assert "No test set was scored with BLEU" in checked(report_html(RunData(run))).text
     (run.scores / "test.json").write_text("{}")
     assert Run(run.root).verdict == [], "a damaged run is no bug"
     shutil.rmtree(run.scores)
@@ -255,7 +255,7 @@ def test_a_training_and_an_evaluation_end_with_it(tiny: Path) -> None:
 
 def test_the_report_shows_it_with_sources(run: RunDir) -> None:
     rewrite_scores(run, bleu=12.0)
-    text = checked(report_html(read_run_data(run))).text
+    text = checked(report_html(RunData(run))).text
     for part in (
         "12.0",
         "the gist is hard to get",

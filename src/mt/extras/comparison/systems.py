@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 
 from mt.bundle.load_translator import open_model, read_config
-from mt.config import Config, DataConfig
+from mt.config import DataConfig
 from mt.console import log, quoted
 from mt.data.eval_texts import EvalText, nfc_lines, read_pair
 from mt.data.mixture import direction
@@ -46,7 +46,7 @@ def stored_translations(
     Raises:
         InputError: a run has no such translations, or those of another text.
     """
-    by_path = {path: _StoredTestSet.find(path, runs, test_set) for path in paths if _is_folder(path)}
+    by_path = {path: _StoredTestSet(path, runs, test_set) for path in paths if _is_folder(path)}
     if not by_path:
         raise InputError("translations alone cannot be compared", "give --reference FILE, aligned with them by line")
     stored = list(by_path.values())
@@ -150,46 +150,40 @@ def _check(text: EvalText, systems: Iterable[System], tokenize: str) -> None:
         raise InputError("a single sentence is too little to compare systems on", "give a larger test set")
 
 
-@dataclass(frozen=True)
 class _StoredTestSet:
-    """The translations of a test set that `mt eval` or a training stored in a run folder."""
+    """The translations of a test set that `mt eval` or a training stored in a run folder.
 
-    path: Path  # as the user wrote it
-    stem: Path  # of its files
-    texts: dict[str, EvalText]  # by direction, still without sentences
-    methods: list[str]
-    config: Config
+    `texts`, by direction, are still without sentences.
+    """
 
-    @classmethod
-    def find(cls, path: Path, runs: Path, test_set: str) -> "_StoredTestSet":
+    def __init__(self, path: Path, runs: Path, test_set: str) -> None:
         model = find_model(path, runs)
         run = run_of(model)
         if run is None:
             raise InputError(f"{path}: no run folder, so there are no translations in it to compare", _OTHER_TEXT)
-        config = read_config(model)
-        file = run.scores / f"{test_set}.json"
+        self.path, self.config, self._stem = path, read_config(model), run.scores / test_set
+        data, file = self.config.data, run.scores / f"{test_set}.json"
         try:
             results = [
-                (result["method"], result.get("source_lang", ""), result.get("target_lang", config.data.target_lang[0]))
+                (result["method"], result.get("source_lang", ""), result.get("target_lang", data.target_lang[0]))
                 for result in json.loads(file.read_bytes())["results"]
             ]
         except FileNotFoundError:
-            raise _not_scored(path, file, test_set, config.data) from None
+            raise _not_scored(path, file, test_set, data) from None
         except (ValueError, TypeError, KeyError):
             results = []
         if not results or not all(isinstance(text, str) for result in results for text in result):
             hint = f"score it again: mt eval --model {quoted(str(path))}"
             raise InputError(f"{file}: not a score file of `mt eval`", hint)
-        methods = list(dict.fromkeys(method for method, _, _ in results))
-        texts = {direction(*languages): EvalText(languages[1], [], [], languages[0]) for _, *languages in results}
-        return cls(path, run.scores / test_set, texts, methods, config)
+        self.methods = list(dict.fromkeys(method for method, _, _ in results))
+        self.texts = {direction(*languages): EvalText(languages[1], [], [], languages[0]) for _, *languages in results}
 
     def text(self, name: str) -> EvalText:
         return replace(self.texts[name], sources=self.lines(name, "source"), references=self.lines(name, "reference"))
 
     def lines(self, name: str, suffix: str) -> list[str]:
         language = f".{name}" if len(self.texts) > 1 else ""
-        return _read(Path(f"{self.stem}{language}.{suffix}"))
+        return _read(Path(f"{self._stem}{language}.{suffix}"))
 
 
 def _not_scored(path: Path, file: Path, test_set: str, data: DataConfig) -> InputError:

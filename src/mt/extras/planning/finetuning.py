@@ -9,13 +9,13 @@ import time
 from bisect import bisect
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from mt.bundle.load_translator import open_model, read_config
 from mt.bundle.pretrained import Pretrained
-from mt.config import Config, DataConfig, EvaluationConfig, parse_config
+from mt.config import DataConfig, EvaluationConfig, parse_config
 from mt.config.base import Section
 from mt.console import log
 from mt.data.corpus import Pair
@@ -44,7 +44,6 @@ from mt.extras.planning.recipe import (
 )
 from mt.metrics.scores import score
 from mt.storage.find_model import find_model
-from mt.storage.run_dir import ModelDir
 from mt.text.languages import base_language
 
 _SHAPE = ("d_model", "n_heads", "d_ff", "encoder_layers", "decoder_layers", "dropout")
@@ -57,24 +56,13 @@ _MAX_LENGTH = DataConfig.model_fields["max_length"].default
 _SCORED, _BLOCK, _SCORING_SECONDS = 200, 20, 20.0  # sentences, at once, and the time after which no more are translated
 
 
-@dataclass(frozen=True)
 class Start:
-    """A model to fine-tune."""
+    """A model to fine-tune, of a run or a model folder; `InputError` if there is none, or it is damaged."""
 
-    path: Path
-    folder: ModelDir
-    config: Config
-
-    @classmethod
-    def find(cls, path: Path) -> "Start":
-        """Find the model of a run or a model folder.
-
-        Raises:
-            InputError: there is none, or it is damaged.
-        """
+    def __init__(self, path: Path) -> None:
         try:
-            folder = find_model(path, Path())
-            return cls(path, folder, read_config(folder))
+            self.path, self.folder = path, find_model(path, Path())
+            self.config = read_config(self.folder)
         except InputError as error:
             raise InputError(f"--from {error.message}", error.hint) from None
 
@@ -115,7 +103,7 @@ def draft_finetuning(options: InitOptions) -> tuple[str, str]:
     Errors are those of `draft_config`.
     """
     assert options.start is not None
-    start, texts = Start.find(options.start), read_texts(options)
+    start, texts = Start(options.start), read_texts(options)
     if options.general:
         refuse_unusable(texts.general, options.general[0], 1)
     if texts.valid is not None:  # the model is scored on it

@@ -19,7 +19,7 @@ from mt.errors import MtError
 from mt.extras.reporting import attention_map
 from mt.extras.reporting.charts import Line, bar_chart, histogram, line_chart
 from mt.extras.reporting.html import details, figures, headline, listing, page, table
-from mt.extras.reporting.run_data import Event, RunData, TestSet, read_run_data
+from mt.extras.reporting.run_data import Event, RunData, TestSet
 from mt.extras.reporting.verdict import judge
 from mt.metrics.scores import bleu_tokenizer
 from mt.storage import atomic
@@ -44,7 +44,7 @@ def write_report(run: RunDir, output: Path | None = None) -> Path:
         InputError: not a run folder, or a required file is missing or damaged.
     """
     path = output or run.report
-    atomic.write_text(path, report_html(read_run_data(run)))
+    atomic.write_text(path, report_html(RunData(run)))
     return path
 
 

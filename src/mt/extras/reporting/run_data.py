@@ -37,19 +37,34 @@ class TestSet:
     hypotheses: list[str]
 
 
-@dataclass(frozen=True)
 class RunData:
-    """The data of a run."""
+    """The data of a run folder, of a training that has finished or not.
 
-    run: RunDir
-    config: Config
-    config_text: str
-    events: list[Event]  # of the training that led to the result; steps lost in a crash are left out
-    manifest: dict[str, Any]  # of the finished model; empty before it is finished
-    cleaning: dict[str, int]  # training pairs by the outcome of cleaning
-    pairs: dict[str, int]  # by split
-    lengths: tuple[Any, Any]  # tokens of training sentences: source and target (N,) each
-    tests: list[TestSet]
+    Attributes:
+        events: of the training that led to the result; steps lost in a crash are left out.
+        manifest: of the finished model; empty before it is finished.
+        pairs: by split.
+        cleaning: training pairs by the outcome of cleaning.
+        lengths: tokens of training sentences: source and target (N,) each.
+
+    Raises:
+        InputError: not a run folder, or a required file is missing or damaged.
+    """
+
+    def __init__(self, run: RunDir) -> None:
+        self.run, self.config_text = run, _read(run, run.config)
+        self.events = _without_lost_steps(parse_events(_read(run, run.metrics, errors="replace")))
+        self.manifest, self.pairs, self.cleaning = dict[str, Any](), dict[str, int](), dict[str, int]()
+        with contextlib.suppress(DamagedError):
+            self.manifest = read_manifest(run.model.root)
+        if run.text.is_dir() or not self.manifest:  # the data of a finished run may have been removed to save space
+            remedy = "remove the run's data/ and run the same `mt train` again, which prepares it again"
+            with _report_damage(run.prepared_counts, remedy):
+                self.pairs = dict(json.loads(_read(run, run.prepared_counts))["pairs"])
+            with _report_damage(run.cleaning, remedy):
+                self.cleaning = dict(json.loads(_read(run, run.cleaning)))
+        self.config = parse_config(self.config_text, str(run.config))
+        self.lengths, self.tests = _lengths(run, self.config), list(_test_sets(run))
 
     @property
     def steps(self) -> int:
@@ -70,29 +85,6 @@ class RunData:
     def of_kind(self, kind: str) -> list[Event]:
         """Return the events of a kind, in order."""
         return [event for event in self.events if event["event"] == kind]
-
-
-def read_run_data(run: RunDir) -> RunData:
-    """Read a run folder, finished or not.
-
-    Raises:
-        InputError: not a run folder, or a required file is missing or damaged.
-    """
-    text = _read(run, run.config)
-    events = _without_lost_steps(parse_events(_read(run, run.metrics, errors="replace")))
-    try:
-        manifest = read_manifest(run.model.root)
-    except DamagedError:
-        manifest = {}
-    pairs, cleaning = {}, {}
-    if run.text.is_dir() or not manifest:  # the data of a finished run may have been removed to save space
-        remedy = "remove the run's data/ and run the same `mt train` again, which prepares it again"
-        with _report_damage(run.prepared_counts, remedy):
-            pairs = dict(json.loads(_read(run, run.prepared_counts))["pairs"])
-        with _report_damage(run.cleaning, remedy):
-            cleaning = dict(json.loads(_read(run, run.cleaning)))
-    config = parse_config(text, str(run.config))
-    return RunData(run, config, text, events, manifest, cleaning, pairs, _lengths(run, config), list(_test_sets(run)))
 
 
 @contextlib.contextmanager
