@@ -18,7 +18,6 @@ from sacrebleu.significance import estimate_ci
 from mt.metrics.scores import corpus_statistics, interval, random_generator, random_seed, resampled
 
 LEVEL = 0.05
-LOWER_IS_BETTER = {"ter"}
 _TRIALS_AT_ONCE = 32  # of a multiple of 32, numpy draws the same bits as of all at once
 
 Array = NDArray[Any]
@@ -63,7 +62,7 @@ class MetricTests:
         significant = [p is not None and p < LEVEL for p in (system.p_bootstrap, system.p_randomisation)]
         if not all(significant):
             return "undecided" if any(significant) else "unclear"
-        return "better" if (system.difference > 0) != (self.metric in LOWER_IS_BETTER) else "worse"
+        return "better" if (system.difference > 0) != (self.metric == "ter") else "worse"
 
 
 def paired_tests(

@@ -39,14 +39,8 @@ def check_plan(plan: Plan) -> None:
     Raises:
         InputError: all problems of the first kind that has any, each with file and line.
     """
-    checker = _Checker(plan)
-    for check in (
-        checker.missing,
-        checker.other_languages,
-        ModelChecker(plan).unfit,
-        checker.other_scores,
-        checker.other_lengths,
-    ):
+    texts, models = _Checker(plan), ModelChecker(plan)
+    for check in (texts.missing, texts.other_languages, models.unfit, texts.other_scores, texts.other_lengths):
         plan.pipeline.refuse([found for step in plan.steps.values() for found in check(step)])
 
 
@@ -183,7 +177,7 @@ class _Checker:
         for split, source, paths in step.sources():
             expected = step.config.data.languages_of(source) if step.config else ()
             for path, code in zip(paths, expected, strict=False):
-                language = self._language(path, set()) if self._plan.writer(path) else None
+                language = self._language(path, set())
                 if language is not None and language != code:
                     yield self._problem(step, f"{path} is {language} text, not {code}", f"data.{split}")
 
@@ -235,9 +229,8 @@ class _Checker:
     def other_lengths(self, step: Step) -> Iterator[Problem]:
         """Report two texts that should be aligned by line, and cannot be; raise InputError if a text cannot be read."""
         pairs = (("input", "closest_to"), ("source", "reference"))
-        if step.config is None:
-            for path in (*step.places.get("input", ()), *step.places.get("source", ())):
-                self._rows(path)  # read it even if no other text must fit
+        for path in (*step.places.get("input", ()), *step.places.get("source", ())):
+            self._rows(path)  # read it even if no other text must fit
         texts = [(key, [*step.places.get(first, ()), *step.places.get(key, ())]) for first, key in pairs]
         for key, paths in [*texts, *((f"data.{split}", paths) for split, _, paths in step.sources())]:
             if len(paths) == 2 and (reason := self._unaligned(*paths)):

@@ -12,7 +12,6 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
-from mt.bundle.pretrained import Pretrained
 from mt.config import Config, PairFiles, Source
 from mt.config.problems import SECTIONS
 from mt.console import log
@@ -160,7 +159,7 @@ class _Estimator:
             tokenizers = train_on_sample(config.tokenizer, train.sample, config.tags)
             log.info("timing a few steps of %s, whose result is discarded", config.name)
             complete = len(train.sample) == train.clean
-            self._measured[key] = probe(config, train.sample, tokenizers, complete, Pretrained(config))
+            self._measured[key] = probe(config, train.sample, tokenizers, complete)
             if self._keep:
                 atomic.write_json(self._path, {key: asdict(each) for key, each in self._measured.items()})
         return self._measured[key]

@@ -1,7 +1,7 @@
 """Refusal of plans that would lose a training, or resume one with other inputs."""
 
 from mt.bundle.pretrained import Pretrained
-from mt.config import parse_config
+from mt.config import load_config
 from mt.data.prepare import drop_missing_sources, input_digests
 from mt.errors import InputError
 from mt.extras.pipelines.plan import Plan, Step
@@ -56,7 +56,7 @@ def _keeps_its_model(plan: Plan, step: Step) -> bool:
     record, run = read_record(plan, step), RunDir(step.output)
     if step.config is None or step.kind != "train" or record is None or record.digest != output_digest(plan, step):
         return False
-    earlier = parse_config(run.config.read_bytes(), str(run.config)) if run.checkpoint_steps() else None
+    earlier = load_config(run.config) if run.checkpoint_steps() else None
     return drop_missing_sources(step.config) == earlier and _is_finished(run)
 
 
@@ -71,7 +71,7 @@ def _refuse_other_settings(plan: Plan, step: Step, run: RunDir, is_waiting: bool
         pretrained = Pretrained.find(config, plan.folder, recorded_inputs(run))
         digests = input_digests(config.data, cached_sha256) | pretrained.identities()
     refuse_changes(run, config, digests)
-    now, earlier = config.training, parse_config(run.config.read_bytes(), str(run.config)).training
+    now, earlier = config.training, load_config(run.config).training
     changed = [key for key in (*_LENGTH, *_LEARNING) if getattr(now, key) != getattr(earlier, key)]
     if changed and changed[0] in _LEARNING and _is_finished(run):
         raise InputError(f"{run.root} is trained to its end, and training.{changed[0]} would change nothing any more")

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from mt.bundle.pretrained import Pretrained
 from mt.config import Config
 from mt.console import duration, log
 from mt.errors import InputError
@@ -158,7 +157,7 @@ def _fit_to_time(template: ConfigTemplate, texts: Texts) -> tuple[Shape, Length,
         log.info("timing a few steps: d_model %d, %d layers", shape.d_model, layers)
         config = template.config(shape, PROBE_LENGTH)
         complete = len(sample) == inputs.pairs
-        measured = probe(config, sample, tokenizers, complete, Pretrained(config))
+        measured = probe(config, sample, tokenizers, complete)
         length = fitting_length(texts, measured, sum(texts.pairs))
         is_longest = minutes is None or length.steps == _STEP_LIMITS[1]
         if is_longest or shape == SHAPES[0] or length.epochs >= inputs.size_class.min_epochs:

@@ -41,7 +41,6 @@ _TRANSLATED = 128  # sentences
 class Measurements:
     """Measurements of some training steps."""
 
-    device: str  # cpu, cuda or mps
     precision: str  # fp32, bf16 or fp16
     parameters: int  # of the model
     steps: int  # number of timed steps
@@ -60,7 +59,7 @@ def probe(
     sample: Sequence[Pair],
     tokenizers: TokenizerPair,
     complete: bool,
-    pretrained: Pretrained,
+    pretrained: Pretrained | None = None,
     seconds: float = 8.0,
 ) -> Measurements:
     """Time a few training steps whose result is discarded.
@@ -70,7 +69,7 @@ def probe(
         sample: clean pairs.
         tokenizers: trained on them, or those of the training.
         complete: whether they were trained on all of the text; otherwise the vocabulary has the configured size.
-        pretrained: the models to distil from.
+        pretrained: the models to distil from, if any.
         seconds: for the timed steps; at least two are made.
 
     Raises:
@@ -84,7 +83,8 @@ def probe(
         TemporaryDirectory(prefix="mt-") as folder,  # of this process, which removes it even if the other is killed
         worker_pool(1, "timed steps of this configuration", hint) as pool,
     ):
-        work = (RunDir(Path(folder)), config, list(sample), tokenizers, complete, pretrained, seconds, log.level)
+        teachers = pretrained or Pretrained(config)
+        work = (RunDir(Path(folder)), config, list(sample), tokenizers, complete, teachers, seconds, log.level)
         return pool.submit(_measure, *work).result()
 
 
@@ -112,7 +112,6 @@ def _measure(
     steps, elapsed, tokens, split = _train(trainer, corpus, seconds)
     batches = len(plan_epoch(*corpus.lengths(), config.training.max_tokens, config.seed, 0))
     return Measurements(
-        device=device.type,
         precision=trainer.precision,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         steps=steps,
@@ -143,15 +142,11 @@ def _encode(run: RunDir, config: Config, sample: list[Pair], tokenizers: Tokeniz
 
 
 def _train(trainer: Trainer, corpus: EncodedCorpus, seconds: float) -> tuple[int, float, int, bool]:
-    """Train steps, the longest sentences first, for which memory must suffice.
-
-    Returns:
-        number of timed steps, their seconds and tokens, and whether any batch was split for lack of memory.
-    """
+    """Train steps; return their number, seconds and tokens, and whether any batch was split for lack of memory."""
     lengths = corpus.lengths()
     plan = plan_epoch(*lengths, trainer.settings.max_tokens, 0, 0)
     longest = max(plan, key=lambda batch: int(max(side[batch].max() for side in lengths)))
-    batch = assemble(corpus, longest)
+    batch = assemble(corpus, longest)  # for which memory must suffice
     largest = trainer.train_step.accumulate_gradients([batch] * trainer.settings.accumulate, 0)
     trainer.train_step.zero_gradients()
     trainer.step()  # allocates the optimizer's state
