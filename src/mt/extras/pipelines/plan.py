@@ -80,8 +80,8 @@ class Plan:
 
     def writer(self, path: Path) -> Step | None:
         """Return the step that writes a file or folder."""
-        real = os.path.realpath(path)
-        return next((s for s in self.steps.values() if f"{real}/".startswith(f"{os.path.realpath(s.output)}/")), None)
+        real = Path(os.path.realpath(path))
+        return next((s for s in self.steps.values() if real.is_relative_to(os.path.realpath(s.output))), None)
 
     def config_of(self, model: Path) -> Config:
         """Return the configuration of a model, which a step may have yet to train."""
@@ -210,7 +210,7 @@ def _output_problems(pipeline: Pipeline, outputs: Mapping[str, Path]) -> Iterato
     for name, output in outputs.items():
         real = os.path.realpath(output).lower()  # on some systems A and a are one file
         for other, theirs in taken.items():
-            if f"{real}/".startswith(f"{other}/") or f"{other}/".startswith(f"{real}/"):
+            if Path(real).is_relative_to(other) or Path(other).is_relative_to(real):
                 message = f"writes to {output}, and so does {theirs}"
                 given = next((n for n in (name, theirs) if getattr(pipeline.steps[n][1], "output", None)), name)
                 yield problem(message, "steps", given, pipeline.steps[given][0])
