@@ -233,16 +233,12 @@ class _Checker:
             self._rows(path)  # read it even if no other text must fit
         texts = [(key, [*step.places.get(first, ()), *step.places.get(key, ())]) for first, key in pairs]
         for key, paths in [*texts, *((f"data.{split}", paths) for split, _, paths in step.sources())]:
-            if len(paths) == 2 and (reason := self._unaligned(*paths)):
+            rows = list(map(self._rows, paths)) if len(paths) == 2 else [None]
+            if None not in rows and rows[0] != rows[1]:
+                reason = f"the lines of {paths[1]} are not those of {paths[0]}"
+                if all(isinstance(each, int) for each in rows):
+                    reason = f"{paths[1]} has {rows[1]:,} lines, {paths[0]} has {rows[0]:,}"
                 yield self._problem(step, reason, key)
-
-    def _unaligned(self, first: Path, second: Path) -> str:
-        rows = self._rows(first), self._rows(second)
-        if None in rows or rows[0] == rows[1]:
-            return ""
-        if all(isinstance(each, int) for each in rows):
-            return f"{second} has {rows[1]:,} lines, {first} has {rows[0]:,}"
-        return f"the lines of {second} are not those of {first}"
 
     def _rows(self, path: Path) -> int | str | None:
         """Return the number of lines of a text, or the cleaned source whose pairs they are; None where unknown."""

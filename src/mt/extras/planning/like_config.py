@@ -102,12 +102,9 @@ def _require_valid(found: Conversion, file: str) -> None:
 
 def _sections(found: Conversion) -> dict[str, list[Choice]]:
     """Return the values in the order of the configuration, each with the name of its option."""
-    choices = {
-        key: Choice(key.rpartition(".")[2], value, found.origins.get(key, ("",))[0])
-        for key, value in found.values.items()
-    }
-    sections = {"": [choices[key] for key in Config.model_fields if key in choices]}
-    for name, section in SECTIONS.items():
-        keys = (f"{name}.{key}" for key in section.model_fields)
-        sections[name] = [choices[key] for key in keys if key in choices]
+    sections: dict[str, list[Choice]] = {}
+    for name, section in {"": Config, **SECTIONS}.items():
+        keys = [(key, f"{name}.{key}".removeprefix(".")) for key in section.model_fields]
+        taken = [(key, found.values[own], found.origins.get(own, ("",))[0]) for key, own in keys if own in found.values]
+        sections[name] = [Choice(*each) for each in taken]
     return sections
