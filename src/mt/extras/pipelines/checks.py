@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mt.config import FromTrain
+from mt.config import Config, FromTrain
 from mt.config.problems import Problem
 from mt.config.sources import Source
 from mt.config.yaml_tree import TreePath
@@ -29,8 +29,6 @@ from mt.storage.run_dir import RunDir
 from mt.system.devices import usable_devices
 from mt.text.languages import chosen_language
 from mt.text.lines import read_lines
-
-_Direction = tuple[tuple[str, ...], tuple[str, ...]]  # source and target languages of a model
 
 
 def check_plan(plan: Plan) -> None:
@@ -155,21 +153,20 @@ class _Checker:
 
     def other_languages(self, step: Step) -> Iterator[Problem]:
         """Report models and texts of other languages than the step needs."""
-        models = step.models()
         if step.kind == "score" and step.config is not None:
             yield from self._unscored(step, list(map(step.config.data.languages_of, self._train(step))))
-        directions = [self._direction(model) for model in models]
-        if len({source for source, _ in directions}) > 1 or (directions and not _common(directions)):
+        models = list(map(self._plan.config_of, step.models()))
+        if len({model.data.source_lang for model in models}) > 1 or (models and not _common(models)):
             yield self._problem(step, "these models translate in different directions", "model")
             return
-        yield from self._unknown_languages(step, directions)
-        for key in ("input", "source", "closest_to", "reference") if directions else ():
-            known = {*directions[0][1], *directions[0][0]}
+        yield from self._unknown_languages(step, models)
+        for key in ("input", "source", "closest_to", "reference") if models else ():
+            known = {*models[0].data.target_lang, *models[0].data.source_lang}
             is_source = key in ("input", "source")
-            expected = directions[0][0] if is_source else _common(directions)
+            expected = models[0].data.source_lang if is_source else _common(models)
             chosen = getattr(step.settings, "from_" if is_source else "to", None)
             expected = (chosen,) if chosen in expected else expected
-            expected = tuple(known) if self._is_bidirectional(models[0]) else expected
+            expected = tuple(known) if models[0].training.bidirectional_epochs else expected
             path = step.text(key)
             language = self._language(path, known) if path else None
             if language is not None and language not in expected:
@@ -184,31 +181,25 @@ class _Checker:
     def _unscored(self, step: Step, pairs: list[tuple[str, str]]) -> Iterator[Problem]:
         """Report languages of training text that no model translates from and into."""
         for key, order in (("forward", 1), ("backward", -1)):
-            known = {model: self._direction(model) for model in step.models(key)}
-            ways = ", ".join(f"{model} translates {', '.join(s)} to {', '.join(t)}" for model, (s, t) in known.items())
+            data = [(model, self._plan.config_of(model).data) for model in step.models(key)]
+            known = [(model, each.source_lang, each.target_lang) for model, each in data]
+            ways = ", ".join(f"{model} translates {', '.join(own)} to {', '.join(to)}" for model, own, to in known)
             for source, target in (pair[::order] for pair in dict.fromkeys(pairs)):
-                if known and not any(source in own and target in to for own, to in known.values()):
+                if known and not any(source in own and target in to for _, own, to in known):
                     yield self._problem(step, f"{ways}, not {source} to {target}", key)
 
-    def _unknown_languages(self, step: Step, directions: list[_Direction]) -> Iterator[Problem]:
+    def _unknown_languages(self, step: Step, models: list[Config]) -> Iterator[Problem]:
         """Report languages that the models do not have, or that are several with none chosen."""
         chosen = getattr(step.settings, "from_", None), getattr(step.settings, "to", None)
-        if not directions or not (any(chosen) or step.text("input") or step.text("source")):
+        if not models or not (any(chosen) or step.text("input") or step.text("source")):
             return
-        source_format = SentenceFormat.of(self._plan.config_of(step.models()[0]))
-        for key, known, code in zip(("from", "to"), (directions[0][0], _common(directions)), chosen, strict=True):
-            if code or key == "to" or source_format.names_source:
+        languages = models[0].data.source_lang, _common(models)
+        for key, known, code in zip(("from", "to"), languages, chosen, strict=True):
+            if code or key == "to" or SentenceFormat.of(models[0]).names_source:
                 try:
                     chosen_language(known, code, "source" if key == "from" else "target")
                 except InputError as error:
                     yield self._problem(step, f"{step.models()[0]}: {error.message}", key)
-
-    def _direction(self, model: Path) -> _Direction:
-        data = self._plan.config_of(model).data
-        return data.source_lang, data.target_lang
-
-    def _is_bidirectional(self, model: Path) -> bool:
-        return self._plan.config_of(model).training.bidirectional_epochs > 0
 
     def _language(self, path: Path, known: set[str]) -> str | None:
         """Return the language of a text: what a step writes, or of the known ones what its name ends in."""
@@ -220,10 +211,10 @@ class _Checker:
             return None if ending in SIDES else ending
         if writer.kind not in ("distill", "backtranslate"):
             return None
-        model, text = writer.models()[0], writer.places["input"][0]
-        source, targets = self._direction(model)
-        if self._is_bidirectional(model) and self._language(text, set(targets)) in targets:
-            return source[0]
+        model, text = self._plan.config_of(writer.models()[0]), writer.places["input"][0]
+        targets = model.data.target_lang
+        if model.training.bidirectional_epochs and self._language(text, set(targets)) in targets:
+            return model.data.source_lang[0]
         return getattr(writer.settings, "to", None) or (targets[0] if len(targets) == 1 else None)
 
     def other_lengths(self, step: Step) -> Iterator[Problem]:
@@ -250,9 +241,9 @@ class _Checker:
         return f"{writer.name}/{path.stem}" if writer.kind == "clean" else None
 
 
-def _common(directions: list[_Direction]) -> tuple[str, ...]:
+def _common(models: list[Config]) -> tuple[str, ...]:
     """Return the target languages that all models have."""
-    return tuple(code for code in directions[0][1] if all(code in targets for _, targets in directions))
+    return tuple(code for code in models[0].data.target_lang if all(code in each.data.target_lang for each in models))
 
 
 def _test_names(step: Step) -> list[str]:
