@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mt.config import Config, parse_config
+from mt.config.base import Section
 from mt.config.problems import SECTIONS, dotted, validate
 from mt.errors import InputError
 from mt.extras.planning.other_files import named_texts, read_options
@@ -103,7 +104,8 @@ def _require_valid(found: Conversion, file: str) -> None:
 def _sections(found: Conversion) -> dict[str, list[Choice]]:
     """Return the values in the order of the configuration, each with the name of its option."""
     sections: dict[str, list[Choice]] = {}
-    for name, section in {"": Config, **SECTIONS}.items():
+    owners: dict[str, type[Section]] = {"": Config, **SECTIONS}
+    for name, section in owners.items():
         keys = [(key, f"{name}.{key}".removeprefix(".")) for key in section.model_fields]
         taken = [(key, found.values[own], found.origins.get(own, ("",))[0]) for key, own in keys if own in found.values]
         sections[name] = [Choice(*each) for each in taken]
