@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from mt.data.sentence_format import SOURCE_FORMATS, framed
 
-Ids = NDArray[Any]  # uint16 or uint32
+Array = NDArray[Any]
+Ids = Array  # uint16 or uint32
 Indices = NDArray[np.int64]
 Lengths = NDArray[np.int64]
 
@@ -121,6 +122,12 @@ class EncodedCorpus:
         lengths = starts[indices + 1] - firsts
         positions = firsts[:, None] + np.arange(lengths.max(initial=0))
         return tokens[np.minimum(positions, len(tokens) - 1)], lengths
+
+
+def distinct(values: Array) -> Array:
+    """Return the distinct values, none negative, in ascending order; np.unique hashes, which takes longer here."""
+    values = np.sort(values)
+    return values[np.diff(values, prepend=-1) > 0]
 
 
 def ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -11,15 +11,13 @@ agree (Liang et al. 2006, https://aclanthology.org/N06-1014). IBM Model 1 gives 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mt.data.shortlist import model_1
-from mt.data.token_store import Ragged, blocks, value_pairs
+from mt.data.token_store import Array, Ragged, blocks, value_pairs
 
-Array = NDArray[Any]
 Links = list[tuple[int, int]]  # (source word, target word) of a sentence pair
 
 _ITERATIONS = 5

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mt.data.lexicon import Array, Lexicon, Side, learn_lexicon
-from mt.data.token_store import ranges
+from mt.data.lexicon import Lexicon, Side, learn_lexicon
+from mt.data.token_store import Array, ranges
 from mt.extras.doctor.pair_evidence import log_density_ratio
 
 # Source and target lines of a step, and the logarithm of its prior to that of one to one: near Gale and Church's table

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mt.data.shuffle import mixed
 from mt.data.token_store import ranges
 from mt.text.lines import nfc
 
@@ -73,13 +74,6 @@ def hash_words(texts: Sequence[str], key: str = "") -> Words:
     values = _MULTIPLIERS[offsets & 255] * np.where(kinds[starts[0] :] > 0, codes[starts[0] :], 0)
     hashes = np.add.reduceat(values, starts - starts[0])
     return Words(mixed(hashes) ^ np.frombuffer(blake2b(key.encode(), digest_size=8).digest(), np.uint64), counts)
-
-
-def mixed(values: Hashes) -> Hashes:
-    """Spread every bit over all others (the finalizer of SplitMix64; Steele et al. 2014)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
 
 
 def positions_in(values: NDArray[Any], among: NDArray[Any]) -> NDArray[np.int64]:
