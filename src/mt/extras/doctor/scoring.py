@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from mt.console import log, progress
 from mt.data.cleaning import pair_hash
 from mt.data.corpus import Pair
 from mt.data.lexicon import Side, word_translations, words_in
-from mt.errors import InputError
+from mt.errors import InputError, require_package
 from mt.extras.doctor.bitexts import Bitext, read_bitext
 from mt.extras.doctor.findings import Findings
 from mt.extras.doctor.line_languages import confidences, scorer_for, undetectable
@@ -267,9 +266,7 @@ def small_model(
 
 def embedding_similarity(folder: Path, device: str) -> Similarity:
     """Return the cosine similarity by a local model of sentence-transformers."""
-    if find_spec("sentence_transformers") is None:
-        message = "--embeddings needs a package that is not installed (sentence-transformers)"
-        raise InputError(message, "pip install sentence-transformers")
+    require_package("sentence_transformers", "--embeddings", "pip install sentence-transformers")
     if not folder.is_dir():
         raise InputError(f"--embeddings {folder}: no such folder", "name the folder of a model")
     from sentence_transformers import SentenceTransformer
