@@ -53,9 +53,6 @@ class Side:
         self.starts = np.concatenate([[0], np.cumsum(self.counts)])
         self.characters, self.hashes = np.array(characters, np.float64), np.array(hashes, np.int64)
 
-    def words_of(self, line: int) -> Array:
-        return self.ids[self.starts[line] : self.starts[line + 1]]
-
 
 def words_in(line: str) -> list[str]:
     """Split a line into words; where letters follow each other without spaces, as in Chinese, into pairs of them."""
