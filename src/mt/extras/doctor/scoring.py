@@ -60,10 +60,7 @@ def word_coverage(pairs: Sequence[Pair]) -> Callable[[Pair], float]:
     The translations are learned from pairs most of which are right (IBM Model 1).
     """
     source, target = (Side(pair[side] for pair in pairs) for side in (0, 1))
-    forward, backward = (
-        {word: frozenset(translations) for word, translations in word_translations(*sides).items()}
-        for sides in ((source, target), (target, source))
-    )
+    forward, backward = word_translations(source, target), word_translations(target, source)
 
     def coverage(pair: Pair) -> float:
         src, tgt = (frozenset(words_in(side)) for side in pair)
@@ -74,8 +71,8 @@ def word_coverage(pairs: Sequence[Pair]) -> Callable[[Pair], float]:
     return coverage
 
 
-def _reached(words: frozenset[str], lexicon: dict[str, frozenset[str]]) -> frozenset[str]:
-    return frozenset().union(*(lexicon[word] for word in words if word in lexicon))
+def _reached(words: frozenset[str], lexicon: dict[str, list[str]]) -> set[str]:
+    return {translation for word in words for translation in lexicon.get(word, ())}
 
 
 @dataclass(frozen=True)
