@@ -130,6 +130,20 @@ def distinct(values: Array) -> Array:
     return values[np.diff(values, prepend=-1) > 0]
 
 
+def positions_in(values: Array, among: Array) -> Indices:
+    """Return the position of each value in an array in ascending order, or -1."""
+    if not len(among):
+        return np.full(len(values), -1)
+    positions = np.minimum(np.searchsorted(among, values), len(among) - 1)
+    return np.where(among[positions] == values, positions, -1)
+
+
+def row_sums(values: Array, starts: Lengths) -> Array:
+    """Return the sum of the values of each row (N,), modulo 2**64 for unsigned ones."""
+    totals = np.concatenate([np.zeros(1, values.dtype), np.cumsum(values)])
+    return np.diff(totals[starts])
+
+
 def ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the numbers of ranges of the given starts and sizes, one range after another."""
     numbers: NDArray[np.int64] = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mt.data.lexicon import Lexicon, Side, learn_lexicon
-from mt.data.token_store import Array, ranges
+from mt.data.token_store import Array, ranges, row_sums
 from mt.extras.doctor.pair_evidence import log_density_ratio
 
 # Source and target lines of a step, and the logarithm of its prior to that of one to one: near Gale and Church's table
@@ -159,8 +159,7 @@ class _Aligner:
         translations, gained = self._translations[entries], self._gains[entries]
         self._weights[translations] = gained  # of a word that several translate, the last: nearly the same
         starts = self.target.starts[low : high + 1]
-        sums = np.concatenate([[0.0], np.cumsum(self._weights[self.target.ids[starts[0] : starts[-1]]])])
-        gains: Array = np.diff(sums[starts - starts[0]])
+        gains = row_sums(self._weights[self.target.ids[starts[0] : starts[-1]]], starts - starts[0])
         self._weights[translations] = 0.0
         return gains
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.data.token_store import Array, distinct, ranges
-from mt.extras.doctor.word_hashes import Hashes, Words, positions_in
+from mt.data.token_store import Array, distinct, positions_in, ranges
+from mt.extras.doctor.word_hashes import Hashes, Words
 
 _MIN_WORDS = 14  # of a pair that is compared
 _SHARED = 3  # of the rarest words
