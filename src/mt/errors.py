@@ -4,6 +4,7 @@ import contextlib
 import errno
 import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 
@@ -65,6 +66,12 @@ def contradict(both: bool, one: str, other: str) -> None:
     """Refuse two options if both are used."""
     if both:
         raise InputError(f"{one} and {other} contradict each other", "give one of them")
+
+
+def require_package(package: str, user: str, hint: str = "pip install 'mt-train[data]'") -> None:
+    """Refuse what needs a package that is not installed, named as it is imported, without importing it."""
+    if find_spec(package) is None:
+        raise InputError(f"{user} needs a package that is not installed ({package.replace('_', '-')})", hint)
 
 
 def first_line(error: BaseException, limit: int = 300) -> str:

@@ -12,7 +12,7 @@ from mt.api.translation import Translator
 from mt.config import Config, DataConfig, is_synthetic
 from mt.console import log, quoted
 from mt.data.prepare import drop_missing_sources
-from mt.errors import InputError, contradict
+from mt.errors import InputError, contradict, require_package
 from mt.extras.doctor import check, scoring
 from mt.extras.doctor.bitexts import bitexts_of
 from mt.extras.doctor.clean import CleanedText, check_output, dropping_rules, write_clean
@@ -24,7 +24,6 @@ from mt.extras.doctor.pair_scores import (
     require_scores_folder,
     write_scores,
 )
-from mt.extras.doctor.repair import require_ftfy
 from mt.extras.doctor.rules import DROPPABLE
 from mt.extras.doctor.scoring import Scorer, score_pairs, survey
 from mt.extras.doctor.text_report import as_json
@@ -101,7 +100,7 @@ def clean_corpus(
     rules = dropping_rules(kept, dropped)
     check_output(folder, settings.data, *(() if isinstance(config, Mapping) else (Path(config),)))
     if repair:
-        require_ftfy()
+        require_package("ftfy", "--repair")
     shares = {0: keep_share} if isinstance(keep_share, float | int) else keep_share
     judged = None if scores is None else load_scores(Path(scores), by or "score", min_score, shares)
     report = check.check_corpus(settings, Path(runs), 1, rules, repair, judged, max_per_template or 0)

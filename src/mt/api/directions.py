@@ -9,8 +9,8 @@ from mt.console import log
 from mt.decoding.candidates import Candidate
 from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Translator
-from mt.errors import InputError
-from mt.text.language_id import Detector, require_identification
+from mt.errors import InputError, require_package
+from mt.text.language_id import Detector
 
 AUTO = "auto"  # the source language is to be detected
 _CHECKED_AT_ONCE = 1000  # lines with their prefixes
@@ -114,7 +114,8 @@ class Directions:
         codes = self._translator.settings.source_langs
         if len(codes) < 2 or self._detector is not None:
             return
-        require_identification("detection of the source language")
+        hint = "pip install 'mt-train[data]', or name the language"
+        require_package("py3langid", "detection of the source language", hint)
         detector = Detector(codes)
         if unknown := [code for code in codes if not detector.supports(code)]:
             raise InputError(f"the source language cannot be detected: {unknown[0]} is unknown to py3langid", "name it")

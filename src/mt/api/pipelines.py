@@ -15,7 +15,7 @@ from mt.config.suggestions import similar
 from mt.console import log
 from mt.decoding.engine import EngineChoice
 from mt.decoding.settings import TranslationSettings
-from mt.errors import InputError, StoppedError, contradict
+from mt.errors import InputError, StoppedError, contradict, require_package
 from mt.extras.pipelines import results
 from mt.extras.pipelines.execution import StepError, execute
 from mt.extras.pipelines.loading import load_pipeline
@@ -156,7 +156,6 @@ def _check_search(plan: Plan, step: Step) -> None:
 def _check_options(plan: Plan, step: Step) -> None:
     """Refuse other options that the step's command would refuse, by the same functions."""
     from mt.api.loading import glossary_of
-    from mt.extras.doctor.repair import require_ftfy
     from mt.extras.doctor.scoring import embedding_similarity
     from mt.text.compressed import refuse_compressed
 
@@ -174,7 +173,7 @@ def _check_options(plan: Plan, step: Step) -> None:
                 glossary.terms(*pair)  # reads a TBX file
         contradict(settings.sample and bool(terms or settings.keep), "sample", "a glossary or text to keep")
     elif isinstance(settings, Clean) and settings.repair:
-        require_ftfy()
+        require_package("ftfy", "--repair")
     elif isinstance(settings, Score) and settings.embeddings:
         folder = Path(settings.embeddings)
         if not folder.is_dir() or find_spec("sentence_transformers") is None:  # otherwise it would load the model

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mt.text.casing import lower_case, title_case, upper_case
 from mt.text.languages import BACK_TRANSLATION_TAG, is_spaced
-from mt.text.spelling import KEYBOARD
+from mt.text.spelling import NEIGHBOURS
 
 Pair = tuple[str, str]
 
@@ -53,9 +53,8 @@ def _misspelt(word: str, rng: random.Random) -> str:
         return before + after
     if kind == 1 and letter != after[0]:
         return before + after[0] + letter + after[1:]
-    if kind == 2 and (row := next((row for row in KEYBOARD if letter.lower() in row), "")):
-        place = row.index(letter.lower())
-        other = rng.choice(row[max(0, place - 1) : place] + row[place + 1 : place + 2])
+    if kind == 2 and (near := NEIGHBOURS.get(letter.lower())):
+        other = rng.choice(near)
         return before + (other.upper() if letter.isupper() else other) + after
     return before + 2 * letter + after
 

@@ -3,13 +3,12 @@
 XML is read as a stream by expat, whose memory does not grow with the file, and without entities of the document's own.
 """
 
-import importlib.util
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
-from mt.errors import InputError
+from mt.errors import InputError, require_package
 from mt.text.compressed import open_bytes
 from mt.text.languages import base_language
 from mt.text.lines import explain_read_errors
@@ -86,8 +85,7 @@ def read_units(path: Path, kind: str) -> Iterator[Unit]:
 
 
 def _po_units(content: bytes, path: Path) -> Iterator[Unit]:
-    if importlib.util.find_spec("polib") is None:
-        raise InputError(f"{path}: reading .po files needs polib", "pip install 'mt-train[data]'")
+    require_package("polib", f"{path}: reading .po files")
     if len(content) > _MAX_PO or b"\0" in content:
         raise InputError(f"{path}: too large for a catalogue of gettext, or none", "check its kind")
     catalogue, _, _ = read_catalogue(content, str(path))

@@ -8,19 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mt.data.token_store import SIDES, EncodedCorpus, Indices, Ragged
+from mt.data.token_store import SIDES, Array, EncodedCorpus, Indices, Ragged
 from mt.data.tokenizer import BYTES, SPACE, SPECIALS, TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
 from mt.data.word_alignment import align_words
 from mt.storage import atomic
 from mt.text.words import is_single
-
-Array = NDArray[Any]
 
 ALIGNMENTS_VERSION = 2  # changes when the stored words or links do
 

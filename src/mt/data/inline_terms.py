@@ -7,15 +7,12 @@ are tags of the tokenizer, which no text contains. In a string, noncharacters of
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from mt.data.terms import Term
+from mt.data.tokenizer_kinds import TextTokenizer
 from mt.text.languages import TERM_TAGS
 from mt.text.lines import nfc
 from mt.text.words import IN_WORD
-
-if TYPE_CHECKING:
-    from mt.data.terms import Term
-    from mt.data.tokenizer_kinds import TextTokenizer
 
 Span = tuple[int, int, str]  # the characters of a term, and its translation
 
@@ -24,7 +21,7 @@ _MAX_TERMS = 3  # of a training sentence
 _MIN_LETTERS = 3
 
 
-def has_marks(tokenizer: "TextTokenizer") -> bool:
+def has_marks(tokenizer: TextTokenizer) -> bool:
     """Return True for the tokenizer of a model that was trained with inline terms."""
     return all(tag in tokenizer.tags for tag in TERM_TAGS)
 
@@ -41,9 +38,7 @@ def annotate(text: str, spans: Iterable[Span]) -> str:
     return "".join([*parts, text[done:]])
 
 
-def encode_annotated(
-    tokenizer: "TextTokenizer", texts: Sequence[str], max_tokens: int | None = None
-) -> list[list[int]]:
+def encode_annotated(tokenizer: TextTokenizer, texts: Sequence[str], max_tokens: int | None = None) -> list[list[int]]:
     """Encode annotated text; marks are text to a tokenizer without tags for them."""
     if not has_marks(tokenizer):
         return tokenizer.encode_batch(texts, max_tokens)
@@ -54,7 +49,7 @@ def encode_annotated(
 
 
 def encode_with_terms(
-    tokenizer: "TextTokenizer", texts: Sequence[str], terms: "Sequence[Sequence[Term]]", limit: int
+    tokenizer: TextTokenizer, texts: Sequence[str], terms: Sequence[Sequence[Term]], limit: int
 ) -> list[list[int]]:
     """Encode texts, with their terms where the tokenizer has marks for them and at most `limit` tokens result."""
     plain = tokenizer.encode_batch(texts)

@@ -7,17 +7,14 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mt.data.shortlist import model_1
-from mt.data.token_store import Ragged, value_pairs
+from mt.data.token_store import Array, Ragged, value_pairs
 from mt.text.lines import nfc
 from mt.text.words import IN_WORD, UNSPACED
 
-Array = NDArray[Any]
 Lexicon = tuple[Array, Array, Array]
 
 LEXICON_PAIRS, _MAX_WORDS = 40_000, 60  # lines to learn from, of at most so many words
@@ -55,9 +52,6 @@ class Side:
         self.ids, self.counts = np.array(ids, np.int64), np.array(counts, np.int64)
         self.starts = np.concatenate([[0], np.cumsum(self.counts)])
         self.characters, self.hashes = np.array(characters, np.float64), np.array(hashes, np.int64)
-
-    def words_of(self, line: int) -> Array:
-        return self.ids[self.starts[line] : self.starts[line + 1]]
 
 
 def words_in(line: str) -> list[str]:

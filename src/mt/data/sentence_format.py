@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mt.data.tokenizer import EOS_ID, SOS_ID
+from mt.data.tokenizer import EOS_ID, SOS_ID, TokenizerPair
 from mt.errors import InputError
 
 if TYPE_CHECKING:
     from mt.config import Config
-    from mt.data.tokenizer import TokenizerPair
 
 SOURCE_FORMATS = ("<s> text </s>", "<s> lang text </s>", "text </s>", "lang text </s>", "text </s> lang")
 TARGET_TAGS = ("source", "target", "none")
@@ -61,7 +60,7 @@ class SentenceFormat(NamedTuple):
         """True if a tag says the language of the source."""
         return "lang" in self.source
 
-    def tags(self, tokenizers: "TokenizerPair", target_lang: str, required: bool = False) -> Tags:
+    def tags(self, tokenizers: TokenizerPair, target_lang: str, required: bool = False) -> Tags:
         """Return the tags of a target language.
 
         Raises InputError if the tokenizer lacks one that the format or, if `required`, the language needs.

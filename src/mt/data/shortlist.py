@@ -9,15 +9,11 @@ Machine Translation") on the training text.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mt.data.token_store import SIDES, EncodedCorpus, Ragged, blocks, value_pairs
+from mt.data.token_store import SIDES, Array, EncodedCorpus, Ragged, blocks, distinct, value_pairs
 from mt.data.tokenizer import SPECIALS, TokenizerPair
-
-Array = NDArray[Any]
 
 _ITERATIONS = 5
 _ALWAYS = 200  # the most frequent target pieces, which any sentence may need
@@ -47,7 +43,7 @@ def make_shortlist(corpus: EncodedCorpus, size: int, tokenizers: TokenizerPair) 
     vocab = tokenizers.target.vocab_size
     counts = np.bincount(sample.sides["target"].values, minlength=vocab)
     always = np.argsort(-counts, kind="stable")[: min(_ALWAYS, np.count_nonzero(counts))]
-    codes, indexed = _distinct(_token_pairs(sample, always, vocab))
+    codes, indexed = _indexed(_token_pairs(sample, always, vocab))
     sources, targets = np.divmod(codes, vocab)
     order = np.lexsort((-model_1(sources, indexed), sources))
     sources, targets = sources[order], targets[order]
@@ -86,13 +82,12 @@ def _token_pairs(corpus: EncodedCorpus, frequent: Array, vocab: int) -> Iterator
         yield codes, tokens.astype(np.int32)
 
 
-def _distinct(pairs: Iterable[tuple[Array, Array]]) -> tuple[Array, list[tuple[Array, Array]]]:
+def _indexed(pairs: Iterable[tuple[Array, Array]]) -> tuple[Array, list[tuple[Array, Array]]]:
     """Return the distinct codes (U,) in order, and the blocks with each code replaced by its index among them."""
     coded = [(*np.unique(codes, return_inverse=True), tokens) for codes, tokens in pairs]
-    merged = np.sort(np.concatenate([codes for codes, _, _ in coded]))  # np.unique hashes, which takes longer here
-    distinct = merged[np.diff(merged, prepend=-1) > 0]
-    return distinct, [
-        (np.searchsorted(distinct, codes).astype(np.int32)[inverse], tokens) for codes, inverse, tokens in coded
+    merged = distinct(np.concatenate([codes for codes, _, _ in coded]))
+    return merged, [
+        (np.searchsorted(merged, codes).astype(np.int32)[inverse], tokens) for codes, inverse, tokens in coded
     ]
 
 

@@ -93,7 +93,11 @@ class ShuffledWindows:
 
 def hash_indices(indices: Indices, key: np.uint64) -> NDArray[np.uint64]:
     """Hash the indices of sentences (N,) with SplitMix64 (Steele et al. 2014), so that no list of draws is stored."""
-    z = indices.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + key
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    return mixed(indices.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + key)
+
+
+def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Spread every bit over all others (the finalizer of SplitMix64)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

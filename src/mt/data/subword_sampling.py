@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from mt.config import TokenizerConfig
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.token_store import SIDES, EncodedCorpus, Ids, Lengths, Ragged, most_ids
+from mt.data.token_store import SIDES, EncodedCorpus, Ids, Lengths, Ragged, most_ids, row_sums
 from mt.data.tokenizer import SPACE, TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
 from mt.errors import InputError
@@ -190,9 +190,9 @@ class _Segmentations:
         """
         own, sizes = self.first[types], np.diff(self.ids.starts)
         chosen = own + rng.integers(1, self.draws[types], endpoint=True)
-        tokens = _segment_sums(sizes[chosen], bounds)
+        tokens = row_sums(sizes[chosen], bounds)
         chosen = np.where(np.repeat(tokens > most, np.diff(bounds)), own, chosen)
-        return self.ids.select(chosen).values, _segment_sums(sizes[chosen], bounds)
+        return self.ids.select(chosen).values, row_sums(sizes[chosen], bounds)
 
 
 class SampledCorpus:
@@ -242,8 +242,3 @@ def _mapped(file: IO[bytes], dtype: Any) -> NDArray[Any]:
     """Map a file just written; an empty one cannot be mapped."""
     file.flush()
     return np.memmap(file, dtype=dtype, mode="r") if file.tell() else np.zeros(1, dtype)
-
-
-def _segment_sums(values: NDArray[Any], bounds: Lengths) -> Lengths:
-    """Sum the values between consecutive bounds, of which some may be equal."""
-    return np.diff(np.concatenate([[0], np.cumsum(values)])[bounds])

@@ -5,7 +5,6 @@ The text formats are read here, through the strict line reader, and not with `da
 """
 
 import csv
-import importlib.util
 import json
 import re
 import zipfile
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mt.config import TableFile
-from mt.errors import InputError, first_line, is_out_of_memory
+from mt.errors import InputError, first_line, is_out_of_memory, require_package
 from mt.text.archives import refuse_unsafe_zip
 from mt.text.lines import IssueHandler, TextIssue, explain_read_errors, read_lines
 
@@ -167,8 +166,7 @@ def _sheet_cells(path: Path, sheet: str | None = None) -> Iterator[tuple[int, li
     `sheet` names a sheet, None takes the first. Numbers are read as text and formulas as their results. Dates stay what
     they are, and are no text.
     """
-    if importlib.util.find_spec("openpyxl") is None:
-        raise InputError(f"{path}: reading .xlsx files needs openpyxl", "pip install 'mt-train[data]'")
+    require_package("openpyxl", f"{path}: reading .xlsx files")
     import openpyxl
 
     try:

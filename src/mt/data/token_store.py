@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from mt.data.sentence_format import SOURCE_FORMATS, framed
 
-Ids = NDArray[Any]  # uint16 or uint32
+Array = NDArray[Any]
+Ids = Array  # uint16 or uint32
 Indices = NDArray[np.int64]
 Lengths = NDArray[np.int64]
 
@@ -121,6 +122,26 @@ class EncodedCorpus:
         lengths = starts[indices + 1] - firsts
         positions = firsts[:, None] + np.arange(lengths.max(initial=0))
         return tokens[np.minimum(positions, len(tokens) - 1)], lengths
+
+
+def distinct(values: Array) -> Array:
+    """Return the distinct values, none negative, in ascending order; np.unique hashes, which takes longer here."""
+    values = np.sort(values)
+    return values[np.diff(values, prepend=-1) > 0]
+
+
+def positions_in(values: Array, among: Array) -> Indices:
+    """Return the position of each value in an array in ascending order, or -1."""
+    if not len(among):
+        return np.full(len(values), -1)
+    positions = np.minimum(np.searchsorted(among, values), len(among) - 1)
+    return np.where(among[positions] == values, positions, -1)
+
+
+def row_sums(values: Array, starts: Lengths) -> Array:
+    """Return the sum of the values of each row (N,), modulo 2**64 for unsigned ones."""
+    totals = np.concatenate([np.zeros(1, values.dtype), np.cumsum(values)])
+    return np.diff(totals[starts])
 
 
 def ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:

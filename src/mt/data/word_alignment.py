@@ -11,15 +11,13 @@ agree (Liang et al. 2006, https://aclanthology.org/N06-1014). IBM Model 1 gives 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mt.data.shortlist import model_1
-from mt.data.token_store import Ragged, blocks, value_pairs
+from mt.data.token_store import Array, Ragged, blocks, positions_in, value_pairs
 
-Array = NDArray[Any]
 Links = list[tuple[int, int]]  # (source word, target word) of a sentence pair
 
 _ITERATIONS = 5
@@ -216,9 +214,7 @@ class _Aligner:
     def align(self, source: Ragged, target: Ragged) -> Iterator[Links]:
         """Yield the links of each sentence pair."""
         text = _Text(source, target)
-        codes = self._code(text)
-        index = np.searchsorted(self._codes, codes)
-        index[np.append(self._codes, -1)[index] != codes] = len(self._codes)
+        index = positions_in(self._code(text), self._codes)  # -1 is the last probability, of pairs not seen
         forward, backward = (direction.best(text, index) for direction in self._directions)
         for bounds in zip(pairwise(source.starts.tolist()), pairwise(target.starts.tolist()), strict=True):
             states_of_target, states_of_source = (

@@ -7,20 +7,12 @@ from functools import cache, cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from mt.errors import InputError
 from mt.text.languages import LANGUAGE_NAMES, base_language
 
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
 _CONFIDENT = 50.0  # percent of confidence that a text need not be translated
-
-
-def require_identification(option: str) -> None:
-    """Refuse an option that needs a package which is not installed."""
-    if find_spec("py3langid") is None:
-        message = f"{option} needs a package that is not installed (py3langid)"
-        raise InputError(message, "pip install 'mt-train[data]', or name the language")
 
 
 class Detector:

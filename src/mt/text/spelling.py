@@ -11,8 +11,13 @@ from mt.errors import InputError
 from mt.text.casing import WORD, Kept, last_span, starts_sentence
 from mt.text.lines import nfc
 
-KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю")
-"""Rows of keys; a letter may be mistyped as its neighbour."""
+_KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю")
+NEIGHBOURS = {
+    letter: row[max(0, place - 1) : place] + row[place + 1 : place + 2]
+    for row in _KEYBOARD
+    for place, letter in enumerate(row)
+}
+"""The letters that each may be mistyped as, beside it in a row of keys."""
 
 _HEADER = "mt spelling 1"
 _MAX_WORDS = 300_000
@@ -140,11 +145,4 @@ def _candidates(word: str, letters: str) -> Iterator[str]:
         if not after:
             return
         yield before + after[0] + letter + after[1:]
-        yield from (before + other + after for other in _NEIGHBOURS.get(letter, ""))
-
-
-_NEIGHBOURS = {
-    letter: row[max(0, place - 1) : place] + row[place + 1 : place + 2]
-    for row in KEYBOARD
-    for place, letter in enumerate(row)
-}
+        yield from (before + other + after for other in NEIGHBOURS.get(letter, ""))

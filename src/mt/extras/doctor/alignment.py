@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mt.data.lexicon import Array, Lexicon, Side, learn_lexicon
-from mt.data.token_store import ranges
+from mt.data.lexicon import Lexicon, Side, learn_lexicon
+from mt.data.token_store import Array, ranges, row_sums
 from mt.extras.doctor.pair_evidence import log_density_ratio
 
 # Source and target lines of a step, and the logarithm of its prior to that of one to one: near Gale and Church's table
 # 5 for lines left out, and rarer merges, chosen on validation text.
 MOVES = ((1, 1, 0.0), (1, 0, -4.0), (0, 1, -4.0), (2, 1, -4.0), (1, 2, -4.0))
-_ONE, _, _INSERTED, _MERGED, _SPLIT = range(len(MOVES))
+_ONE, _INSERTED = 0, 2
 _FIRST_BAND, _NEXT_BAND = 300, 60
 _PASSES = 3  # with a lexicon
 _BOUND = 4.0  # nats that a single step can give
@@ -141,7 +141,7 @@ class _Aligner:
         return lambda gains, deviations: np.clip(of_gain(gains) + of_deviation(deviations), -_BOUND, _BOUND)
 
     def _features(self, pairs: Array) -> tuple[Array, Array]:
-        gains = np.array([self._line_gains([i], j, j + 1)[0] for i, j in pairs.tolist()])
+        gains = np.array([self._line_gains(i, i + 1, j, j + 1)[0] for i, j in pairs.tolist()])
         counts = np.maximum(1, self.target.counts[pairs[:, 1]])
         return gains / counts, self._deviations(
             self.source.characters[pairs[:, 0]], self.target.characters[pairs[:, 1]]
@@ -151,16 +151,15 @@ class _Aligner:
         ratios: Array = np.abs(np.log((target + 10) / (source + 10)) - self._typical)
         return ratios
 
-    def _line_gains(self, lines: Sequence[int], low: int, high: int) -> Array:
-        """Return what the words of target lines `low` to `high` gain from being translations of source lines."""
-        words = np.concatenate([self.source.words_of(line) for line in lines])
+    def _line_gains(self, first: int, last: int, low: int, high: int) -> Array:
+        """Return what words of target lines `low` to `high` gain as translations of source lines `first` to `last`."""
+        words = self.source.ids[self.source.starts[first] : self.source.starts[last]]
         sizes = self._first[words + 1] - self._first[words]
         entries = ranges(self._first[words], sizes)
         translations, gained = self._translations[entries], self._gains[entries]
         self._weights[translations] = gained  # of a word that several translate, the last: nearly the same
         starts = self.target.starts[low : high + 1]
-        sums = np.concatenate([[0.0], np.cumsum(self._weights[self.target.ids[starts[0] : starts[-1]]])])
-        gains: Array = np.diff(sums[starts - starts[0]])
+        gains = row_sums(self._weights[self.target.ids[starts[0] : starts[-1]]], starts - starts[0])
         self._weights[translations] = 0.0
         return gains
 
@@ -206,14 +205,14 @@ class _Aligner:
         start = max(0, low - 2)
         counts, characters = self.target.counts[start:high], self.target.characters[start:high]
         ends = np.arange(low, high + 1)
-        for move, lines, n_tgt in ((_ONE, [i - 1], 1), (_SPLIT, [i - 1], 2), (_MERGED, [i - 2, i - 1], 1)):
-            if lines[0] < 0:
+        for move, (n_src, n_tgt, _) in enumerate(MOVES):
+            if not n_src or not n_tgt or i < n_src:
                 continue
-            gains = self._line_gains(lines, start, high)
+            gains = self._line_gains(i - n_src, i, start, high)
             totals = [np.concatenate([[0.0], np.cumsum(x)]) for x in (gains, counts, characters)]
             last, first = ends - start, np.maximum(0, ends - start - n_tgt)
             gain, words, length = (total[last] - total[first] for total in totals)
-            source_length = float(self.source.characters[lines].sum())
+            source_length = float(self.source.characters[i - n_src : i].sum())
             evidence[move] = self._evidence(gain / np.maximum(1, words), self._deviations(source_length, length))
         return evidence
 

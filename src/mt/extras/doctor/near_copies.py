@@ -12,10 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.data.token_store import ranges
-from mt.extras.doctor.word_hashes import Hashes, Words, positions_in
-
-Array = NDArray[np.int64]
+from mt.data.token_store import Array, distinct, positions_in, ranges
+from mt.extras.doctor.word_hashes import Hashes, Words
 
 _MIN_WORDS = 14  # of a pair that is compared
 _SHARED = 3  # of the rarest words
@@ -35,7 +33,7 @@ class NearCopyIndex:
         pairs, hashes = map(np.concatenate, zip(*parts, strict=True))
         self._vocabulary, inverse, counts = np.unique(hashes, return_inverse=True, return_counts=True)
         self._ranks = np.argsort(np.argsort(counts))  # the number of each word
-        self._members = _distinct(pairs * len(counts) + self._ranks[inverse])  # pair * V + word
+        self._members = distinct(pairs * len(counts) + self._ranks[inverse])  # pair * V + word
         pairs, words = np.divmod(self._members, max(len(counts), 1))
         self._sizes = np.bincount(pairs, minlength=self._size)
         self._frequencies = np.bincount(words, minlength=len(counts))
@@ -53,7 +51,7 @@ class NearCopyIndex:
         chosen = (wanted & (5 * known >= 4 * counts) & (counts >= _MIN_WORDS))[pairs]
         pairs, positions = pairs[chosen], positions_in(hashes[chosen], self._vocabulary)
         unknown = np.bincount(pairs[positions < 0], minlength=n_pairs)
-        members = _distinct(pairs[positions >= 0] * n_words + self._ranks[positions[positions >= 0]])
+        members = distinct(pairs[positions >= 0] * n_words + self._ranks[positions[positions >= 0]])
         pairs, numbers = np.divmod(members, max(n_words, 1))
         counts = np.bincount(pairs, minlength=n_pairs)
         starts, sizes = np.cumsum(counts) - counts, counts + unknown
@@ -65,7 +63,7 @@ class NearCopyIndex:
         positions = ranges(self._starts[numbers[rare]], lengths)
         codes = np.sort(np.repeat(pairs[rare], lengths) * n_held + self._pairs_of[positions])
         often = codes[_SHARED - 1 :][codes[_SHARED - 1 :] == codes[: 1 - _SHARED]]
-        candidates, held = np.divmod(_distinct(often), max(n_held, 1))
+        candidates, held = np.divmod(distinct(often), max(n_held, 1))
         positions = ranges(starts[candidates], counts[candidates])
         which = np.repeat(np.arange(len(candidates)), counts[candidates])
         common = positions_in(held[which] * n_words + numbers[positions], self._members) >= 0
@@ -80,9 +78,3 @@ def _joined(words: tuple[Words, Words]) -> tuple[Array, Hashes]:
     """Return the pair and the hash of each word of both sides."""
     source, target = words
     return np.concatenate([source.sentences, target.sentences]), np.concatenate([source.hashes, target.hashes])
-
-
-def _distinct(values: Array) -> Array:
-    """Return the distinct values in ascending order; np.unique is slower by far."""
-    values = np.sort(values)
-    return values[np.diff(values, prepend=-1) > 0]

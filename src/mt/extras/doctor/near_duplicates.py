@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.duplicates import HashPartitions
+from mt.data.shuffle import mixed
 from mt.extras.doctor.findings import ChunkResult
-from mt.extras.doctor.word_hashes import mixed
 
 _MIN_WORDS, _MAX_WORDS = 9, 250  # of a target that is compared without one word: one of nine may differ
 _MAX_KEPT = 8  # pairs kept of a group that a later pair is compared with

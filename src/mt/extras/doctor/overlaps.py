@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.duplicates import HashPartitions
+from mt.data.token_store import positions_in
 from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult
 from mt.extras.doctor.near_copies import NearCopyIndex
 from mt.extras.doctor.near_duplicates import NearDuplicateFinder
 from mt.extras.doctor.rules import BIT
-from mt.extras.doctor.word_hashes import MIN_FAMILY, Words, positions_in
+from mt.extras.doctor.word_hashes import MIN_FAMILY, Words
 
 _MIN_VARIANTS = 4  # different translations of one sentence that are reported
 _SHOWN = 4  # of them in an example

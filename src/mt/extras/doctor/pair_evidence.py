@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from mt.data.cleaning import GRACE
-from mt.data.lexicon import Array, Lexicon, Side, learn_lexicon
-from mt.data.token_store import ranges
-from mt.extras.doctor.word_hashes import positions_in
+from mt.data.lexicon import Lexicon, Side, learn_lexicon
+from mt.data.token_store import Array, positions_in, ranges
 
 _UNRELATED = (37, -53)  # lines so far apart are no translations
 _CHUNK = 40_000  # lines scored together

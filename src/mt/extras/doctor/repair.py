@@ -6,7 +6,6 @@ from collections.abc import Callable
 from html.entities import html5
 from importlib.util import find_spec
 
-from mt.errors import InputError
 from mt.extras.doctor.characters import ENTITY, TAG, markup, mojibake, suspicious_characters
 from mt.text.lines import nfc
 
@@ -23,12 +22,6 @@ _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _REMOVED = frozenset({"zero-width", "soft-hyphen", "bidi", "control", "nul"})
 # Findings that a repair can do away with.
 REPAIRABLE = (*sorted(_REMOVED), "line-break", "markup", "mojibake")
-
-
-def require_ftfy() -> None:
-    """Refuse a repair without the package for mojibake (an InputError)."""
-    if find_spec("ftfy") is None:
-        raise InputError("--repair needs a package that is not installed (ftfy)", "pip install 'mt-train[data]'")
 
 
 def repaired(text: str, scripts: frozenset[str]) -> tuple[str, list[str]]:

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from mt.console import log, progress
 from mt.data.cleaning import pair_hash
 from mt.data.corpus import Pair
 from mt.data.lexicon import Side, word_translations, words_in
-from mt.errors import InputError
+from mt.errors import InputError, require_package
 from mt.extras.doctor.bitexts import Bitext, read_bitext
 from mt.extras.doctor.findings import Findings
 from mt.extras.doctor.line_languages import confidences, scorer_for, undetectable
@@ -61,10 +60,7 @@ def word_coverage(pairs: Sequence[Pair]) -> Callable[[Pair], float]:
     The translations are learned from pairs most of which are right (IBM Model 1).
     """
     source, target = (Side(pair[side] for pair in pairs) for side in (0, 1))
-    forward, backward = (
-        {word: frozenset(translations) for word, translations in word_translations(*sides).items()}
-        for sides in ((source, target), (target, source))
-    )
+    forward, backward = word_translations(source, target), word_translations(target, source)
 
     def coverage(pair: Pair) -> float:
         src, tgt = (frozenset(words_in(side)) for side in pair)
@@ -75,8 +71,8 @@ def word_coverage(pairs: Sequence[Pair]) -> Callable[[Pair], float]:
     return coverage
 
 
-def _reached(words: frozenset[str], lexicon: dict[str, frozenset[str]]) -> frozenset[str]:
-    return frozenset().union(*(lexicon[word] for word in words if word in lexicon))
+def _reached(words: frozenset[str], lexicon: dict[str, list[str]]) -> set[str]:
+    return {translation for word in words for translation in lexicon.get(word, ())}
 
 
 @dataclass(frozen=True)
@@ -266,9 +262,7 @@ def small_model(
 
 def embedding_similarity(folder: Path, device: str) -> Similarity:
     """Return the cosine similarity by a local model of sentence-transformers."""
-    if find_spec("sentence_transformers") is None:
-        message = "--embeddings needs a package that is not installed (sentence-transformers)"
-        raise InputError(message, "pip install sentence-transformers")
+    require_package("sentence_transformers", "--embeddings", "pip install sentence-transformers")
     if not folder.is_dir():
         raise InputError(f"--embeddings {folder}: no such folder", "name the folder of a model")
     from sentence_transformers import SentenceTransformer

@@ -12,7 +12,6 @@ from mt.extras.doctor.coverage import Coverage
 from mt.extras.doctor.findings import SPLITS
 from mt.extras.doctor.rules import DROPPED_BY_CLEANING, SEVERITIES
 
-FINDINGS_HEADER = ("finding", "severity", "train", "share", "valid", "test")
 COVERAGE_HEADER = ("tokenizer", "sentences", "pieces per word", "characters per piece", "as bytes")
 
 _FORMAT = 1  # of the JSON document; a field that changes its meaning raises it
@@ -27,7 +26,8 @@ def text_report(report: CorpusReport, config: str = "CONFIG") -> str:
         header = (f"tokenizer {report.coverage.tokenizer}", *COVERAGE_HEADER[1:])
         parts.append(table(header, coverage_rows(report.coverage)))
     if report.findings:
-        parts.append(table(FINDINGS_HEADER, [finding_row(finding) for finding in report.findings]))
+        columns = ("finding", "severity", "train", "share", "valid", "test")
+        parts.append(table(columns, [_row(finding) for finding in report.findings]))
         parts += ["\n".join(_details(report, finding)) for finding in report.findings]
     parts.append(f"{severity_counts(report)}: training would {'refuse' if report.refused else 'take'} this corpus")
     return harmless("\n\n".join(parts))
@@ -41,8 +41,7 @@ def size_rows(report: CorpusReport) -> list[tuple[str, str]]:
     ]
 
 
-def finding_row(finding: Finding) -> list[str]:
-    """Return the cells below `FINDINGS_HEADER`."""
+def _row(finding: Finding) -> list[str]:
     train, *held_out = (f"{finding.counts.get(split, 0):,}" for split in SPLITS)
     return [finding.rule.name, finding.rule.severity, train, share_of(finding), *held_out]
 

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.data.token_store import ranges
+from mt.data.shuffle import mixed
+from mt.data.token_store import positions_in, ranges, row_sums
 from mt.text.lines import nfc
 
 Hashes = NDArray[np.uint64]
@@ -47,10 +48,7 @@ class Words(NamedTuple):
 
     def sums(self, values: NDArray[Any]) -> Hashes:
         """Return the sum modulo 2**64 of the values (W,) of each sentence (N,)."""
-        totals = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values.astype(np.uint64))])
-        ends = np.cumsum(self.counts)
-        sums: Hashes = totals[ends] - totals[ends - self.counts]
-        return sums
+        return row_sums(values.astype(np.uint64), np.append(0, np.cumsum(self.counts)))
 
 
 def hash_words(texts: Sequence[str], key: str = "") -> Words:
@@ -73,21 +71,6 @@ def hash_words(texts: Sequence[str], key: str = "") -> Words:
     values = _MULTIPLIERS[offsets & 255] * np.where(kinds[starts[0] :] > 0, codes[starts[0] :], 0)
     hashes = np.add.reduceat(values, starts - starts[0])
     return Words(mixed(hashes) ^ np.frombuffer(blake2b(key.encode(), digest_size=8).digest(), np.uint64), counts)
-
-
-def mixed(values: Hashes) -> Hashes:
-    """Spread every bit over all others (the finalizer of SplitMix64; Steele et al. 2014)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
-
-
-def positions_in(values: NDArray[Any], among: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the position of each value in an array in ascending order, or -1."""
-    if not len(among):
-        return np.full(len(values), -1)
-    positions = np.minimum(np.searchsorted(among, values), len(among) - 1)
-    return np.where(among[positions] == values, positions, -1)
 
 
 @cache
