@@ -134,9 +134,9 @@ def _ctranslate2_device(choice: EngineChoice) -> str | None:
 
 
 def _open_with_ctranslate2(folder: ModelDir, choice: EngineChoice, device: str) -> OpenedModel:
-    if folder.manifest.is_file() and not folder.ctranslate2.is_dir():
-        raise UnusableError(f"{folder.root}: it has no CTranslate2 part")
-    if folder.settings.relative_to(folder.root).as_posix() not in verify_files(folder, part=folder.settings):
+    is_gone = folder.manifest.is_file() and not folder.ctranslate2.is_dir()
+    name = folder.settings.relative_to(folder.root).as_posix()
+    if is_gone or name not in verify_files(folder, part=folder.settings):
         raise UnusableError(f"{folder.root}: it has no CTranslate2 part")
     settings = TranslationSettings.read(folder.settings)
     tokenizers = load_tokenizers(folder, settings.shared_vocabulary)

@@ -200,7 +200,7 @@ def test_a_package(tmp_path: Path, shape: list[str]) -> None:
 def test_no_text_is_too_long(tmp_path: Path, positions: str) -> None:
     """CTranslate2 truncates a source to 1,024 pieces and a translation to 256, and fails with fewer positions."""
     job = translating_job(f"model.positions={positions}", "data.max_length=40")
-    write_argos(job, tmp_path, "", "float32", None)
+    write_argos(job, tmp_path, "")
     [found] = argos_translates(unpacked(tmp_path), ["men " * 3000])
     assert isinstance(found, str)
     assert package_name(job) == "translate-en_de-1_0"

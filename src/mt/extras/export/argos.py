@@ -15,7 +15,7 @@ from mt.decoding.engine import SearchOptions
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
 from mt.extras.export.common import ExportJob
-from mt.extras.export.equivalence import BleuCheck
+from mt.extras.export.equivalence import compare_bleu
 from mt.extras.export.sentence_ends import sentence_ends_model
 from mt.extras.export.sentencepiece import count_differences, sentencepiece_model
 from mt.storage import atomic
@@ -35,7 +35,7 @@ def package_name(job: ExportJob) -> str:
     return f"translate-{source}_{target}-{VERSION.replace('.', '_')}"
 
 
-def write_argos(job: ExportJob, folder: Path, card: str, number_format: str, check: BleuCheck | None) -> str:
+def write_argos(job: ExportJob, folder: Path, card: str) -> str:
     """Write the package and its README, which begins with `card`; compare translations, and return the comparison.
 
     Raises:
@@ -50,7 +50,7 @@ def write_argos(job: ExportJob, folder: Path, card: str, number_format: str, che
     name = package_name(job)
     content = folder / name
     positions = max(_POSITIONS, TranslationSettings.of(job.config).max_positions)
-    write_converted(job.model, job.config, job.tokenizers, content / "model", number_format, positions)
+    write_converted(job.model, job.config, job.tokenizers, content / "model", job.number_format, positions)
     pieces = sentencepiece_model(job.tokenizers)
     atomic.write_bytes(content / "sentencepiece.model", pieces)
     atomic.write_bytes(content / "minisbd" / "sentence_ends.onnx", sentence_ends_model())
@@ -61,8 +61,7 @@ def write_argos(job: ExportJob, folder: Path, card: str, number_format: str, che
     if job.sources:
         different, number = count_differences(pieces, job.tokenizers, job.sources, job.references), 2 * len(job.sources)
         lines.append(f"SentencePiece differs from the model's tokenizer on {different:,} of {number:,} lines")
-    if check is not None:
-        lines.append(_compare_bleu(content, number_format, check))
+        lines.append(_compare_bleu(job, content))
     with zipfile.ZipFile(folder / f"{name}.argosmodel", "w") as package:
         for path in sorted(path for path in content.rglob("*") if path.is_file()):
             package.write(path, path.relative_to(folder))
@@ -83,7 +82,7 @@ def _metadata(job: ExportJob) -> dict[str, object]:
     }
 
 
-def _compare_bleu(content: Path, number_format: str, check: BleuCheck) -> str:
+def _compare_bleu(job: ExportJob, content: Path) -> str:
     """Translate as Argos Translate does, but with each line as one sentence."""
     import ctranslate2
     from sentencepiece import SentencePieceProcessor
@@ -105,7 +104,7 @@ def _compare_bleu(content: Path, number_format: str, check: BleuCheck) -> str:
         return [pieces.decode_pieces(result.hypotheses[0]) for result in results]
 
     search = SearchOptions(beam_size=_BEAM_SIZE, length_penalty=_LENGTH_PENALTY, max_length=_MAX_LENGTH, scores=False)
-    return check.compare(f"Argos Translate, {number_format}", search, translate)
+    return compare_bleu(job, f"Argos Translate, {job.number_format}", search, translate)
 
 
 def _usage(job: ExportJob, name: str) -> str:

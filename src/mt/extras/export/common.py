@@ -1,5 +1,6 @@
 """Export jobs: the model to export, the text to compare translations of, and the README that all formats share."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,8 @@ class ExportJob:
     model: Transformer  # on the CPU, in evaluation mode
     tokenizers: TokenizerPair
     texts: Sequence[EvalText]  # the validation set; may be empty
+    number_format: str = "float32"  # of the weights, where the format has several
+    max_loss: float = math.inf  # BLEU points that rounding them may cost on the texts
 
     @property
     def sources(self) -> list[str]:
@@ -64,15 +67,6 @@ class ExportJob:
         """Ids of the tags that ask for the model's target languages; a pretrained tokenizer may have more tags."""
         ids = self.tokenizers.source.tags
         return {code: ids[code] for code in self.config.data.target_lang if code in ids}
-
-    @property
-    def title(self) -> str:
-        """The model's name and languages."""
-        source, target = (
-            ", ".join(map(language_name, codes))
-            for codes in (self.config.data.source_lang, self.config.data.target_lang)
-        )
-        return f"{self.config.name}: {source} to {target}"
 
     @property
     def example(self) -> str:
@@ -95,11 +89,13 @@ def require_exportable(config: Config, export_format: ExportFormat) -> None:
         raise InputError(f"{rule.keys[0]}: {rule.reason}")
 
 
-def load_job(folder: ModelDir, texts: Sequence[EvalText]) -> ExportJob:
+def load_job(
+    folder: ModelDir, texts: Sequence[EvalText], number_format: str = "float32", max_loss: float = math.inf
+) -> ExportJob:
     """Load a model that the format can represent; an InputError if it is incomplete."""
     loaded = load_model(folder, torch.device("cpu"))
     assert isinstance(loaded.model, Transformer), "the rules admit no other architecture"
-    return ExportJob(folder, loaded.config, loaded.model, loaded.tokenizers, texts)
+    return ExportJob(folder, loaded.config, loaded.model, loaded.tokenizers, texts, number_format, max_loss)
 
 
 def write_own(job: ExportJob, folder: Path) -> None:
@@ -107,18 +103,20 @@ def write_own(job: ExportJob, folder: Path) -> None:
     write_text_files(ModelDir(folder / OWN), job.config, job.tokenizers, load_preprocessing(job.folder))
 
 
-def export_card(job: ExportJob, export_format: ExportFormat, number_format: str) -> str:
+def export_card(job: ExportJob, export_format: ExportFormat) -> str:
     """Describe the model in Markdown, its licence in front matter; each format adds its own usage."""
     config, shape, facts = job.config, job.config.model, read_manifest(job.folder.root)
-    software = _SOFTWARE[export_format].format(numbers=number_format)
+    software = _SOFTWARE[export_format].format(numbers=job.number_format)
+    data = config.data
+    source, target = (", ".join(map(language_name, codes)) for codes in (data.source_lang, data.target_lang))
     sections = [
-        f"{licence_header(facts)}# {job.title}",
+        f"{licence_header(facts)}# {config.name}: {source} to {target}",
         f"{origin_of(facts, 'A machine-translation Transformer trained with `mt`.')} Exported for {software}.\n"
         f"{shape.encoder_layers} encoder and {shape.decoder_layers} decoder layers, d_model {shape.d_model}, "
         f"d_ff {shape.d_ff}, {shape.n_heads} heads.",
     ]
-    if len(config.data.source_lang) > 1 and "imported" not in facts:
-        sections.append(f"It was trained on {', '.join(f'{s} to {t}' for s, t in config.data.pairs)}.")
+    if len(data.source_lang) > 1 and "imported" not in facts:
+        sections.append(f"It was trained on {', '.join(f'{s} to {t}' for s, t in data.pairs)}.")
     learned = {"restore_case": job.folder.casing.is_file(), "correct_spelling": job.folder.spelling.is_file()}
     if ours := [does for key, does in _ONLY_OURS.items() if getattr(config.decoding, key) and learned.get(key, True)]:
         sections.append(f"Other software searches with the model only. `mt` also {', '.join(ours)}.")

@@ -12,38 +12,39 @@ from mt.decoding.ctranslate2_engine import CTranslate2Engine
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translator import Translator
 from mt.extras.export.common import ExportJob, write_own
-from mt.extras.export.equivalence import BleuCheck, random_batch, require_equal
+from mt.extras.export.equivalence import compare_bleu, random_batch, require_equal
 from mt.storage import atomic
 from mt.storage.run_dir import tokenizer_names
 
 _SENTENCEPIECE = ("source.spm", "target.spm")
 
 
-def write_ctranslate2(job: ExportJob, folder: Path, card: str, number_format: str, check: BleuCheck | None) -> str:
+def write_ctranslate2(job: ExportJob, folder: Path, card: str) -> str:
     """Write the model and a README that begins with `card`; compare translations, and return the comparison.
 
-    Without a check, probabilities of random text are compared, for which the weights must be in float32.
+    Without texts, probabilities of random text are compared, for which the weights must be in float32.
 
     Raises:
         InputError: it loses more BLEU than allowed.
         MtError: its probabilities differ.
     """
     tokenizers, settings = job.tokenizers, TranslationSettings.of(job.config)
-    write_converted(job.model, job.config, tokenizers, folder, number_format)
+    write_converted(job.model, job.config, tokenizers, folder, job.number_format)
     tokenizers.write(folder)
     for name, tokenizer in zip(_SENTENCEPIECE, tokenizers, strict=True):
         if isinstance(tokenizer, SentencePieceTokenizer):
             atomic.write_bytes(folder / name, tokenizer.models[0])
     atomic.write_text(folder / "README.md", card + _usage(job, settings))
     write_own(job, folder)
-    if check is None:
+    if not job.texts:
         return _compare_probabilities(job, folder)
     # CPUs do not compute in float16.
-    compute_type = "float32" if number_format == "float16" else "default"
+    compute_type = "float32" if job.number_format == "float16" else "default"
     engine = CTranslate2Engine(folder, tokenizers, settings, compute_type=compute_type)
     translator = Translator(engine, tokenizers, settings)
-    return check.compare(
-        f"CTranslate2, {number_format}",
+    return compare_bleu(
+        job,
+        f"CTranslate2, {job.number_format}",
         settings.search,
         lambda text: translator.for_text(text).best(text.sources, settings.search),
     )

@@ -4,23 +4,25 @@ B sentences   S, T source and target positions   V target vocabulary
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from mt.config import Config
+from mt.bundle.load_translator import open_model
 from mt.console import table
 from mt.data.eval_texts import EvalText
 from mt.data.tokenizer import SOS_ID, SPECIALS
 from mt.data.tokenizer_kinds import TextTokenizer
-from mt.decoding.engine import SearchOptions
+from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.search import pad_sources
 from mt.decoding.text_translation import Translated, mean_bleu, translate_texts
 from mt.decoding.translator import Translator
 from mt.errors import InputError, MtError
 from mt.extras.export.common import ExportJob
 from mt.metrics.scores import bleu_signature
+from mt.storage.run_dir import ModelDir
+from mt.text.preprocessing import NO_PREPROCESSING
 
 TOLERANCE = 1e-4
 _SENTENCES = 3
@@ -66,35 +68,33 @@ def sample_texts(tokenizer: TextTokenizer, sentences: Sequence[str]) -> list[str
     return [*sentences[:_MAX_TEXTS], *_ODD_TEXTS, all_pieces]
 
 
-@dataclass(frozen=True)
-class BleuCheck:
-    """A bound on the BLEU that an export may lose."""
+def reference_translator(folder: ModelDir) -> Translator:
+    """Open a model in float32, without shortlist and preprocessing, which exports lack."""
+    exact = open_model(folder, EngineChoice(device="cpu", compute_type="float32", shortlist=False)).translator
+    return replace(exact, preprocessing=NO_PREPROCESSING)
 
-    translator: Translator  # the model, in float32
-    texts: Sequence[EvalText]  # the validation set
-    config: Config  # it defines how BLEU is computed
-    max_loss: float  # the bound, in BLEU points
 
-    def compare(self, name: str, search: SearchOptions, translate: Callable[[EvalText], list[str]]) -> str:
-        """Compare an export's translations with the model's under the same search options, and return a table.
+def compare_bleu(job: ExportJob, name: str, search: SearchOptions, translate: Callable[[EvalText], list[str]]) -> str:
+    """Compare an export's translations with the model's under the same search options, and return a table.
 
-        Raises:
-            InputError: the export loses more than `max_loss`.
-        """
-        exact = translate_texts(self.translator, self.texts, search)
-        exported = [Translated(text, translate(text)) for text in self.texts]
-        before, after = (mean_bleu(each, self.config.evaluation.bleu_tokenize) for each in (exact, exported))
-        if before - after > self.max_loss:
-            raise InputError(
-                f"{name} loses {before - after:.2f} BLEU on the validation set ({before:.2f} to {after:.2f}), more "
-                f"than the {self.max_loss:g} of --max-loss",
-                "export another number format with --quantization, or allow more",
-            )
-        ours, theirs = ([line for text in each for line in text.hypotheses] for each in (exact, exported))
-        same = sum(one == other for one, other in zip(ours, theirs, strict=True))
-        rows = [
-            ["model, float32", f"{before:.2f}", "", ""],
-            [name, f"{after:.2f}", f"{after - before:+.2f}", f"{same:,}"],
-        ]
-        signature = bleu_signature(self.config.evaluation, [text.target_lang for text in self.texts])
-        return "\n".join([table(["", "BLEU", "difference", f"same of {len(ours):,}"], rows), signature])
+    Raises:
+        InputError: the export loses more than `job.max_loss`.
+    """
+    exact = translate_texts(reference_translator(job.folder), job.texts, search)
+    exported = [Translated(text, translate(text)) for text in job.texts]
+    evaluation = job.config.evaluation
+    before, after = (mean_bleu(each, evaluation.bleu_tokenize) for each in (exact, exported))
+    if before - after > job.max_loss:
+        raise InputError(
+            f"{name} loses {before - after:.2f} BLEU on the validation set ({before:.2f} to {after:.2f}), more "
+            f"than the {job.max_loss:g} of --max-loss",
+            "export another number format with --quantization, or allow more",
+        )
+    ours, theirs = ([line for text in each for line in text.hypotheses] for each in (exact, exported))
+    same = sum(one == other for one, other in zip(ours, theirs, strict=True))
+    rows = [
+        ["model, float32", f"{before:.2f}", "", ""],
+        [name, f"{after:.2f}", f"{after - before:+.2f}", f"{same:,}"],
+    ]
+    signature = bleu_signature(evaluation, [text.target_lang for text in job.texts])
+    return "\n".join([table(["", "BLEU", "difference", f"same of {len(ours):,}"], rows), signature])

@@ -1,26 +1,23 @@
 """Export of models to other software: checks of the request, and the folder itself."""
 
-import importlib.util
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mt.bundle.load_translator import open_model, read_config
+from mt.bundle.load_translator import read_config
 from mt.config import Config
 from mt.config.schema import ExportFormat
 from mt.console import log
 from mt.data.eval_texts import EvalText, read_texts
-from mt.decoding.engine import EngineChoice
 from mt.errors import InputError, MtError
-from mt.extras.export.common import ExportJob, export_card, load_job, require_exportable
-from mt.extras.export.equivalence import BleuCheck
+from mt.extras.export.common import export_card, load_job, require_exportable
 from mt.storage import atomic
 from mt.storage.manifest import is_done, read_manifest, stage_key
 from mt.storage.run_dir import ModelDir, RunDir
-from mt.text.preprocessing import NO_PREPROCESSING
 
 MAX_LOSS = 0.5
 NUMBER_FORMATS = ("float32", "float16", "int8")
@@ -57,7 +54,7 @@ def require_packages(*export_formats: ExportFormat) -> None:
     """Refuse formats with a package that is not installed (an InputError), without importing any."""
     for export_format in export_formats:
         for package in _PACKAGES[export_format]:
-            if importlib.util.find_spec(package) is None:
+            if find_spec(package) is None:
                 message = f"exporting as {export_format} needs a package that is not installed ({package})"
                 raise InputError(message, "pip install 'mt-train[export]'")
 
@@ -95,40 +92,13 @@ def export(
             f"{folder.root}: no validation set beside this model to measure its {export_format} export on",
             "give --source FILE --reference FILE",
         )
-    job = load_job(folder, texts)
+    job = load_job(folder, texts, number_format, MAX_LOSS if max_loss is None else max_loss)
+    writer = import_module(f"mt.extras.export.{export_format}")  # only this one's libraries are needed
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     about = {"export": export_format, "name": config.name, "created": created, **facts}
     with atomic.new_folder(output, about, check) as partial:
-        comparison = _write(job, export_format, partial, number_format, MAX_LOSS if max_loss is None else max_loss)
-    return "\n".join(line for line in (comparison, f"{export_format}: {output}") if line)
-
-
-def _write(job: ExportJob, export_format: ExportFormat, folder: Path, number_format: str, max_loss: float) -> str:
-    card = export_card(job, export_format, number_format)
-    if export_format == "huggingface":
-        from mt.extras.export.huggingface import write_huggingface
-
-        return write_huggingface(job, folder, card)
-    if export_format == "onnx":
-        from mt.extras.export.onnx import write_onnx
-
-        return write_onnx(job, folder, card)
-    check = _bleu_check(job, max_loss)
-    if export_format == "ctranslate2":
-        from mt.extras.export.ctranslate2 import write_ctranslate2
-
-        return write_ctranslate2(job, folder, card, number_format, check)
-    from mt.extras.export.argos import write_argos
-
-    return write_argos(job, folder, card, number_format, check)
-
-
-def _bleu_check(job: ExportJob, max_loss: float) -> BleuCheck | None:
-    """Open the model in float32, without shortlist and preprocessing, as the reference; None without texts."""
-    if not job.texts:
-        return None
-    exact = open_model(job.folder, EngineChoice(device="cpu", compute_type="float32", shortlist=False)).translator
-    return BleuCheck(replace(exact, preprocessing=NO_PREPROCESSING), job.texts, job.config, max_loss)
+        comparison = getattr(writer, f"write_{export_format}")(job, partial, export_card(job, export_format))
+    return "\n".join(filter(None, [comparison, f"{export_format}: {output}"]))
 
 
 def write_exports(config: Config, run_dir: RunDir) -> str:

@@ -29,6 +29,8 @@ def describe(folder: Path, tensors: dict[str, Tensor], flags: Mapping[str, float
         InputError: the activation is not one of ours, or a weight is missing.
     """
     is_gated = tensors.pop("gated", None) is not None
+    if "final_logits_bias" in tensors:  # a row there
+        tensors["final_logits_bias"] = tensors["final_logits_bias"][None]
     try:
         source, target, output = (tensors[name] for name in _EMBEDDINGS)
         rotary = flags.get("self_attention/rotary_dim")  # which takes the place of tables

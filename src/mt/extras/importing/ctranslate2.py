@@ -151,8 +151,6 @@ def _weights(folder: Path, variables: Mapping[str, Variable]) -> dict[str, Tenso
         gate = name.replace("fc1_noact", "fc1")
         tensors[gate] = torch.cat([tensors[gate], tensors.pop(name)])
         tensors.setdefault("gated", torch.zeros(0))
-    if "final_logits_bias" in tensors:
-        tensors["final_logits_bias"] = tensors["final_logits_bias"][None]
     return tensors
 
 

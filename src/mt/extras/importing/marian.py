@@ -151,8 +151,6 @@ def _weights(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str
     if (shared := tensors.pop("shared", None)) is not None:
         for side in SIDES:
             tensors.setdefault(f"model.{side}.embed_tokens.weight", shared)
-    if "final_logits_bias" in tensors:
-        tensors["final_logits_bias"] = tensors["final_logits_bias"][None]
     target = tensors.get("model.decoder.embed_tokens.weight")
     if target is None or "model.encoder.embed_tokens.weight" not in tensors:
         raise InputError(f"{path}: it has no embeddings")

@@ -17,13 +17,6 @@ COPY_AGAIN = "copy or download it again"
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "checkpoint.pt")
 
 
-def _conversion(folder: Path) -> str:
-    """Return the command that converts a folder's weights, quoted for a shell."""
-    path = json.dumps(str(folder), ensure_ascii=False)  # also a literal of Python
-    program = f"from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained({path}).save_pretrained({path})"
-    return f"python -c {quoted(program)}"
-
-
 def read_mapping(
     path: Path, default: dict[str, Any] | None = None, parse: Callable[[bytes], Any] = json.loads
 ) -> dict[str, Any]:
@@ -91,7 +84,9 @@ def open_safetensors(folder: Path) -> Tensors:
             is_onnx = next(folder.glob("*.onnx"), None) is not None
             hint = "name the model that the ONNX files were made of" if is_onnx else "name a complete folder"
             raise InputError(f"{folder}: it has no model.safetensors", hint)
-        hint = f"if you trust it, convert it: {_conversion(folder)}"
+        literal = json.dumps(str(folder), ensure_ascii=False)  # of Python, too
+        load = f"from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained({literal})"
+        hint = f"if you trust it, convert it: python -c {quoted(f'{load}.save_pretrained({literal})')}"
         raise InputError(f"{folder / pickled}: this format can run code when it is read, so it is refused", hint)
     tensors: dict[str, Tensor] = {}
     for path in files:

@@ -69,9 +69,8 @@ class Line:
 
     def white_space_around(self, element: Element) -> tuple[bool, bool]:
         """Return whether white space stands before and behind an element without text."""
-        return self.text[max(0, element.start - 1) : element.start].isspace(), self.text[
-            element.start : element.start + 1
-        ].isspace()
+        start = element.start
+        return self.text[max(0, start - 1) : start].isspace(), self.text[start : start + 1].isspace()
 
     def edges_within(self, start: int, end: int) -> list[int]:
         """Return the positions of tags strictly inside a span."""

@@ -164,9 +164,7 @@ class Service:
 
     async def suggest(self, suggestion: dict[str, str], file: Path) -> None:
         """Append a client's better translation to a file; a RequestError says that it is full."""
-        for code in (suggestion["source"], suggestion["target"]):
-            if code not in self._codes:
-                raise RequestError(400, f"{code} is not supported")
+        self._require_served(suggestion["source"], suggestion["target"])
 
         def append() -> None:
             if file.exists() and file.stat().st_size > _MAX_SUGGESTIONS:
@@ -178,21 +176,22 @@ class Service:
     async def in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
+    def _require_served(self, *codes: str) -> None:
+        for code in codes:
+            if code not in self._codes:
+                raise RequestError(400, f"{code} is not supported")
+
     def _direction(self, text: str, source: str, target: str, is_html: bool = False) -> _Choice:
         """Choose the direction of a text (None if it is already in the target language); for `auto`, detect it."""
         detected = None
+        self._require_served(*([] if source == "auto" else [source]), target)
         if source == "auto":
-            if target not in self._codes:
-                raise RequestError(400, f"{target} is not supported")
             candidates = [source for source, other in self._directions if other == target]
             content = " ".join(segment_html(text, " ").sentences) if is_html else text
             detected = self._detector.source_of(content, candidates or sorted(self._codes), target)
             source = detected[0]
         if (source, target) in self._directions:
             return self._directions[source, target], detected
-        for code in (source, target):
-            if code not in self._codes:
-                raise RequestError(400, f"{code} is not supported")
         if source == target:
             return None, detected
         raise RequestError(400, f"no model here translates from {source} to {target}")
