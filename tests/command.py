@@ -137,7 +137,7 @@ def _main(words: list[str], cwd: str, streams: list[str], environment: dict[str,
     if {"init", "--dry-run", "pipeline.yaml"} & set(words):
         from mt.extras.planning import probe
 
-        probe.probe.__defaults__ = (0.5,)  # seconds of timed steps, 8 for users
+        probe.probe.__defaults__ = (None, 0.5)  # seconds of timed steps, 8 for users
     if point := os.environ.pop(FAILPOINT, ""):
         _set_failpoint(point)
 
