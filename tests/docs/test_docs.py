@@ -200,7 +200,7 @@ def run(folder: Path, command: str) -> None:
         return
     command = f"timeout --signal TERM 20 {command}" if serves else command
     shell = ["bash", "-c", f'PATH="{Path(sys.executable).parent}:$PATH" HOME="$PWD"; {command}']
-    done = subprocess.run(shell, cwd=folder, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(shell, cwd=folder, capture_output=True, text=True, timeout=600)
     assert done.returncode == (124 if serves else 0), f"{command}\n{done.stderr[-3000:]}"
 
 
