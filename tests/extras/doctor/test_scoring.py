@@ -330,7 +330,9 @@ def test_one_command_trains_both_models(tmp_path: Path) -> None:
     wrong = corpus(tmp_path, 3000, 600, shortest=2)
     # Random letters are taken for Welsh where English is expected, and the training leaves out such blocks.
     (tmp_path / "judged.yaml").write_text(CONFIG.replace("source_lang: en", "source_lang: yy"))
-    score(tmp_path, "--train")
+    # Two trainings of 500 steps take ten minutes of one core.
+    done = Command("data", "score", "judged.yaml", "--output", "scores", "--train", cwd=tmp_path).wait(timeout=2400)
+    assert done.code == 0, done.stderr
     summary = json.loads((tmp_path / "scores" / "scores.json").read_text())
     low = {index for index, row in enumerate(table(tmp_path)) if float(row["score"]) < summary["min_score"]}
     assert len(low & wrong) >= 0.9 * len(wrong)
