@@ -74,12 +74,8 @@ class Trainer:
         self.settings = config.training
         self.distributed = distributed
         self.model = model
-        # A sharded model cannot search for translations, because the ranks would need its shards at different times.
-        self.full_model = model
-        if distributed.world_size > 1 and self.settings.sharding == "fsdp":
-            device = model.device
-            self.full_model = copy.deepcopy(model.cpu())  # a GPU need not hold two
-            model.to(device)
+        will_be_sharded = distributed.world_size > 1 and self.settings.sharding == "fsdp"
+        self.full_model = _copy_on_cpu(model) if will_be_sharded else model
         self.precision = choose_precision(config, model, run, distributed)
         # First, since it may shard the parameters.
         self.train_step = TrainStep(config, model, distributed, load_teachers, self.precision)
@@ -294,3 +290,11 @@ class Trainer:
             duration(left),
         )
         return f"{losses_text(means, 3)}, {means['tokens_per_second']:,.0f} tok/s"
+
+
+def _copy_on_cpu(model: TranslationModel) -> TranslationModel:
+    """Copy a model that will be sharded; the copy translates, as ranks would need its shards at different times."""
+    device = model.device
+    copied = copy.deepcopy(model.cpu())  # from there, since a GPU need not hold two
+    model.to(device)
+    return copied
