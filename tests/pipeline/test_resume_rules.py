@@ -164,6 +164,34 @@ def test_a_change_that_a_resume_survives_is_accepted_and_said(project: Path, cha
     assert notice.startswith(f"{change.partition('=')[0]} is now ")
 
 
+def test_the_checkpoints_record_the_configuration_that_counts(project: Path, notices: list[str]) -> None:
+    """`mt runs show` names the run's own config.yaml for a resume, and that may have been edited."""
+    run, config = start_and_train(project), configure(project)
+    checkpoint(run, 200, inputs=input_digests(config.data), config=dump_config(config))
+    changes = ("seed=2", "training.optimizer=muon", "training.max_steps=200000")
+    run.config.write_text(dump_config(configure(project, *changes)))
+    message = refusal(project, *changes)
+    assert message == (
+        f"{run.root}: cannot resume: seed is now 2, it was 1; training.optimizer is now 'muon', it was 'adam'"
+    )
+    start(project, changes[-1])
+    assert notices == ["training.max_steps is now 200000, it was 100000"]
+
+
+@pytest.mark.parametrize("change", ["learning_rate=1.0e-4", "betas=[0.8, 0.9]", "ema_decay=0.9"])
+def test_settings_that_come_too_late_are_refused(project: Path, change: str, notices: list[str]) -> None:
+    run, change = start_and_train(project), f"training.{change}"
+    with atomic.new_folder(run.model.root, steps=100):
+        pass
+    key = change.partition("=")[0]
+    assert refusal(project, change).endswith(f"it is trained to its end, and {key} would change nothing any more")
+    start(project, change, "training.patience=30")
+    assert len(notices) == 2
+    start(project)
+    checkpoint(run, 101, inputs=input_digests(configure(project).data))
+    start(project, change)
+
+
 def test_guided_alignment_may_change_and_end(project: Path, notices: list[str]) -> None:
     guided = "training.guided_alignment=0.1"
     start(project, guided)
@@ -237,7 +265,7 @@ def test_what_another_training_measured_is_forgotten(tiny: Path) -> None:
         for record in records:
             atomic.write_text(record, "{}")
         (run.checkpoints / name).mkdir(parents=True)
-        prepare(config, run, tiny)
+        assert prepare(config, run, tiny)[1]["config"] == dump_config(config)
         assert [record.exists() for record in records] == [is_kept] * 2
         (run.checkpoints / name).rmdir()
 

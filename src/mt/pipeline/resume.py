@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from mt.config import Config, parse_config
 from mt.console import log
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
-from mt.storage.manifest import DamagedError, verify
+from mt.storage.manifest import DamagedError, read_manifest, verify
 from mt.storage.run_dir import CheckpointDir, RunDir
 
 # Changing these would resume a different model or optimiser, on other data, or at another position in the batch order.
@@ -31,23 +32,27 @@ FROZEN = (
 # are split off it.
 FREE, SPLIT_OFF = ("data.root", "data.test"), "data.test.from_train"
 _TOKENIZER_FILES = ("tokenizer.file", "tokenizer.source_file", "tokenizer.target_file")
+# Settings of training that may extend one that has ended, and settings that have no effect on it without more steps.
+_LENGTH = ("max_steps", "max_epochs", "minutes", "patience")
+_LEARNING = (
+    *("learning_rate", "schedule", "warmup_steps", "betas", "eps", "weight_decay", "clip_norm", "ema_decay"),
+    *("label_smoothing", "r_drop", "distill_weight", "guided_alignment"),
+)
 
 
 def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any] | None) -> None:
     """Compare configuration and input files with those of the run's checkpoints.
 
-    Without checkpoints anything may change. Other training settings may always change, and so may the paths of the same
-    content; the log reports them. `digests` are those of the data sources and pretrained models now; None: not known.
+    Without checkpoints anything may change. Other training settings may change while they have an effect, and the paths
+    of the same content always; the log reports them. `digests` are those of the data sources and pretrained models now;
+    None: not known.
 
     Raises:
         InputError: the change of a key does not allow a resume.
     """
     if not run_dir.checkpoint_steps() and not run_dir.has_damaged_checkpoints():
         return
-    if not run_dir.config.is_file():
-        reason = f"there is no {run_dir.config.name}, which describes its checkpoints"
-        raise _refusal(run_dir, reason, "restore that file")
-    earlier = parse_config(run_dir.config.read_bytes(), str(run_dir.config))
+    earlier = _trained_config(run_dir)
     changes = dict(_changes(config.model_dump(), earlier.model_dump()))
     if len(config.data.train) > len(earlier.data.train):
         changes["data.train"] += " (an optional one counts once its files exist)"
@@ -70,8 +75,19 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any] | No
         frozen += [change for key, change in changes.items() if key == "training.guided_alignment"]
     if frozen:
         raise _refusal(run_dir, "; ".join(frozen))
+    late = [key for key in _LEARNING if f"training.{key}" in changes]
+    if late and not any(f"training.{key}" in changes for key in _LENGTH) and is_finished(run_dir):
+        raise _refusal(run_dir, f"it is trained to its end, and training.{late[0]} would change nothing any more")
     for change in changes.values():
         log.info("%s", change)
+
+
+def is_finished(run_dir: RunDir) -> bool:
+    """Return True if the model folder is that of the newest checkpoint."""
+    try:
+        return bool(read_manifest(run_dir.model.root)["steps"] >= max(run_dir.checkpoint_steps(), default=math.inf))
+    except (DamagedError, KeyError):
+        return False
 
 
 def refuse_other_tokenizer(run_dir: RunDir, files: Mapping[str, str]) -> None:
@@ -99,8 +115,19 @@ def recorded_inputs(run_dir: RunDir) -> dict[str, Any]:
     return dict(_recorded_origin(run_dir).get("inputs", {}))
 
 
+def _trained_config(run_dir: RunDir) -> Config:
+    """Return the configuration that the newest checkpoint records: the run's `config.yaml` may have been edited."""
+    if not run_dir.config.is_file():
+        reason = f"there is no {run_dir.config.name}, which describes its checkpoints"
+        raise _refusal(run_dir, reason, "restore that file")
+    recorded = _recorded_origin(run_dir).get("config")
+    if recorded is None:
+        return parse_config(run_dir.config.read_bytes(), str(run_dir.config))
+    return parse_config(recorded, str(run_dir.checkpoints))
+
+
 def _recorded_origin(run_dir: RunDir) -> dict[str, Any]:
-    """Return the digests in the newest checkpoint that has them undamaged; empty if none has."""
+    """Return the origin in the newest checkpoint that has it undamaged; empty if none has."""
     for step in reversed(run_dir.checkpoint_steps()):
         checkpoint = CheckpointDir(run_dir.checkpoint(step))
         try:

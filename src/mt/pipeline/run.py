@@ -81,7 +81,7 @@ def prepare(config: Config, run_dir: RunDir, runs: Path) -> tuple[Pretrained, di
     """Run the stages before training: checked inputs, clean text, tokenizers, token ids, word alignments.
 
     Returns:
-        the models to start and learn from, and the digests that checkpoints record.
+        the models to start and learn from, and the origin that checkpoints record.
     """
     data = (run_dir.text.parent, run_dir.encoded("train").parent)
     for folder in (run_dir.root, *data, run_dir.checkpoints, run_dir.exports, run_dir.scores):
@@ -103,4 +103,4 @@ def prepare(config: Config, run_dir: RunDir, runs: Path) -> tuple[Pretrained, di
     encode(config, run_dir, tokenizers, files, text_key)
     report_cleaning(config, run_dir)
     align(config, run_dir, tokenizers)
-    return pretrained, {"inputs": digests, "tokenizer": files}
+    return pretrained, {"inputs": digests, "tokenizer": files, "config": dump_config(config)}

@@ -65,8 +65,7 @@ def make_trainer(
 ) -> Trainer:
     """Build the trainer; the weights start from the seed, from a pretrained model, or from the newest checkpoint.
 
-    The run folder holds the encoded data, and checkpoints to resume from; `origin` has the digests that checkpoints
-    record.
+    The run folder holds the encoded data, and checkpoints to resume from; these record `origin`.
     """
     torch.manual_seed(config.seed)
     model = build_model(config, tokenizers).to(device)

@@ -59,7 +59,7 @@ class CheckpointDir:
     average = _Path("average.safetensors")  # the moving average of the weights, if training keeps one
     optimizer = _Path("optimizer.safetensors")
     state = _Path("state.json")
-    origin = _Path("origin.json")  # digests of the data and the tokenizer it was trained with
+    origin = _Path("origin.json")  # configuration, and digests of data and tokenizer, that it was trained with
 
     @property
     def best_weights(self) -> Path:

@@ -22,7 +22,7 @@ from mt.training.train_state import TrainState
 class Checkpoints:
     """The checkpoints of one run, which rank 0 writes, and from which any number of ranks can resume.
 
-    Each records the `origin`: digests of the data and the tokenizer.
+    Each records the `origin`: the configuration, and digests of the data and the tokenizer.
     """
 
     def __init__(

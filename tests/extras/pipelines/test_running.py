@@ -254,7 +254,7 @@ def test_settings_that_come_too_late_are_refused(again: Path) -> None:
     later = TEACHERS.replace("validate_every: 8", "validate_every: 8, learning_rate: 0.002")
     (again / "pipeline.yaml").write_text(later)
     refused = run(again, code=2).stderr
-    assert "runs/tiny-student/student is trained to its end, and training.learning_rate would change nothing" in refused
+    assert "it is trained to its end, and training.learning_rate would change nothing" in refused
     assert "or remove runs/tiny-student/student" in refused
     script = ["pipeline", "pipeline.yaml", "--emit", "slurm"]
     (again / "pipeline.yaml").write_text(later.replace("{max_steps: 8", "{max_steps: 9"))

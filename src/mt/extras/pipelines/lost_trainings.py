@@ -6,16 +6,8 @@ from mt.data.prepare import drop_missing_sources, input_digests
 from mt.errors import InputError
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import State, cached_sha256, has_records, output_digest, read_record
-from mt.pipeline.resume import recorded_inputs, refuse_changes
-from mt.storage import manifest
+from mt.pipeline.resume import is_finished, recorded_inputs, refuse_changes
 from mt.storage.run_dir import RunDir
-
-_LENGTH = ("max_steps", "max_epochs", "minutes")  # of a training, which a change of them goes on with
-# Settings without effect on a training that has ended
-_LEARNING = (
-    *("learning_rate", "schedule", "warmup_steps", "betas", "eps", "weight_decay", "clip_norm", "ema_decay"),
-    *("label_smoothing", "r_drop", "distill_weight", "guided_alignment"),
-)
 
 
 def refuse_lost_trainings(plan: Plan, found: dict[str, State]) -> None:
@@ -57,7 +49,7 @@ def _keeps_its_model(plan: Plan, step: Step) -> bool:
     if step.config is None or step.kind != "train" or record is None or record.digest != output_digest(plan, step):
         return False
     earlier = load_config(run.config) if run.checkpoint_steps() else None
-    return drop_missing_sources(step.config) == earlier and _is_finished(run)
+    return drop_missing_sources(step.config) == earlier and is_finished(run)
 
 
 def _refuse_other_settings(plan: Plan, step: Step, run: RunDir, is_waiting: bool) -> None:
@@ -71,14 +63,3 @@ def _refuse_other_settings(plan: Plan, step: Step, run: RunDir, is_waiting: bool
         pretrained = Pretrained.find(config, plan.folder, recorded_inputs(run))
         digests = input_digests(config.data, cached_sha256) | pretrained.identities()
     refuse_changes(run, config, digests)
-    now, earlier = config.training, load_config(run.config).training
-    changed = [key for key in (*_LENGTH, *_LEARNING) if getattr(now, key) != getattr(earlier, key)]
-    if changed and changed[0] in _LEARNING and _is_finished(run):
-        raise InputError(f"{run.root} is trained to its end, and training.{changed[0]} would change nothing any more")
-
-
-def _is_finished(run: RunDir) -> bool:
-    try:
-        return bool(manifest.read_manifest(run.model.root)["steps"] >= run.checkpoint_steps()[-1])
-    except (manifest.DamagedError, KeyError):
-        return False
