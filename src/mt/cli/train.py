@@ -53,6 +53,7 @@ def train(config: Path, overrides: tuple[str, ...], jobs: int, dry_run: bool, ru
             print_result(pipelines.run_pipeline(config, overrides, runs=runs, jobs=jobs))
         return
     if jobs > 1:
+        training.read_config(config, overrides)  # a file with a mistake may have been meant as a pipeline
         raise InputError("--jobs is for pipelines, and this file has no steps", "leave it out")
     if dry_run:
         print_result(training.dry_run(config, list(overrides), runs))

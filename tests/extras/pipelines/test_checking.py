@@ -867,4 +867,5 @@ def test_options_may_come_before_the_file(folder: Path) -> None:
 
 def test_help_and_other_files_are_as_before(folder: Path) -> None:
     assert "--jobs" in mt("train", "--help", cwd=folder).stdout
-    assert "no-such.yaml: no such file" in mt("train", "--config", "no-such.yaml", cwd=folder, code=2).stderr
+    for jobs in ((), ("--jobs", "2")):
+        assert "no-such.yaml: no such file" in mt("train", "no-such.yaml", *jobs, cwd=folder, code=2).stderr

@@ -7,6 +7,7 @@ import pytest
 from mt.api.pipelines import read_plan
 from mt.errors import InputError
 from mt.extras.pipelines.estimates import estimate_costs
+from mt.extras.pipelines.loading import is_pipeline
 from mt.extras.pipelines.plan import Plan
 from mt.extras.pipelines.records import step_key
 from pipeline_helpers import TEACHERS, make_pipeline
@@ -45,6 +46,34 @@ def test_set_names_a_model_where_the_file_has_no_such_section(folder: Path, over
     text = "name: two\nsteps:\n  teacher_1: {train: {config: tiny.yaml}}\n  teacher_2: {train: {config: tiny.yaml}}\n"
     plan = plan_of(folder, text, override)
     assert plan.steps["teacher_2"].needs == ("teacher_1",)
+
+
+@pytest.mark.parametrize(
+    ("shared", "own", "override", "minutes"),
+    [
+        ("{}", "{training.minutes: 12}", "steps.one.train.set.training.max_steps=100", None),
+        ("{training.minutes: 12}", "{}", "set.training.max_steps=100", None),
+        ("{training.minutes: 12}", "{training.max_steps: 100}", "set.seed=1", None),
+        ("{}", "{training.minutes: 12, training.max_steps: 100}", "set.seed=1", 12),
+        ("{}", "{training.minutes: 12}", "set.training.max_steps=100", 12),
+    ],
+)
+def test_max_steps_lifts_the_minutes_that_it_has_precedence_over(
+    folder: Path, shared: str, own: str, override: str, minutes: float | None
+) -> None:
+    text = f"name: few\nset: {shared}\nsteps: {{one: {{train: {{config: tiny.yaml, set: {own}}}}}}}\n"
+    config = plan_of(folder, text, override).steps["one"].config
+    assert config is not None
+    assert (config.training.max_steps, config.training.minutes) == (100, minutes)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [("steps: 5", True), ("steps: {}\ndata: {}", True), ("steps: 1000\ndata: {}", False), ("data: {}", False)],
+)
+def test_a_training_with_a_mistyped_key_is_not_a_pipeline(tmp_path: Path, text: str, is_one: bool) -> None:
+    (tmp_path / "x.yaml").write_text(text)
+    assert is_pipeline(tmp_path / "x.yaml") is is_one
 
 
 def test_the_settings_of_trainings_do_not_change_cleaned_text(folder: Path) -> None:

@@ -48,7 +48,18 @@ class Pipeline:
             for path, key, value in sorted(found, key=lambda e: nearest_origin(e[0], self.origins)[0] == math.inf):
                 if value is not None or key not in SECTIONS:  # a section that is null has all its keys commented out
                     merged[key] = path, value
+        self._lift_minutes(merged)
         return merged
+
+    def _lift_minutes(self, merged: dict[str, tuple[TreePath, Any]]) -> None:
+        """Set `minutes` to null where `max_steps` has precedence: a step's value, or one of `--set`."""
+
+        def precedence(path: TreePath) -> tuple[bool, bool]:
+            return path[0] == "steps", nearest_origin(path, self.origins)[0] == math.inf
+
+        steps, minutes = (merged.get(f"training.{key}") for key in ("max_steps", "minutes"))
+        if steps and minutes and precedence(steps[0]) > precedence(minutes[0]):
+            merged["training.minutes"] = steps[0], None
 
     def set_path(self, name: str, key: str) -> TreePath:
         """Return the path of a step's value for a key of its configuration: `set`, or `config` where it has none."""
@@ -61,12 +72,15 @@ class Pipeline:
 
 
 def is_pipeline(path: Path) -> bool:
-    """Return True for a readable YAML file with a `steps` key; whatever else is wrong with it is reported later."""
+    """Return True for a readable YAML file with `steps`; whatever else is wrong with it is reported later.
+
+    A file with `data` is a training, even if it has `steps: 1000`.
+    """
     try:
         tree = parse_yaml(read_limited(path), str(path)).root
     except MtError:
         return False
-    return isinstance(tree, dict) and "steps" in tree
+    return isinstance(tree, dict) and "steps" in tree and ("data" not in tree or isinstance(tree["steps"], dict))
 
 
 def load_pipeline(path: Path, overrides: Sequence[str] = ()) -> Pipeline:
