@@ -42,7 +42,7 @@ def test_max_steps_alone_lifts_the_limit_of_minutes(overrides: tuple[str, ...], 
     "override",
     [
         *(f"data.train.source={text}" for text in ("'x #2'", '"x #2"', "x#2", "  x  ", "'x' ")),
-        *("data.max_ratio=", "data.max_ratio=null ", "evaluation.methods=[greedy, beam] "),
+        *('name="2024"', "data.max_ratio=", "data.max_ratio=null ", "evaluation.methods=[greedy, beam] "),
     ],
 )
 def test_values_without_a_comment(override: str) -> None:
@@ -76,6 +76,7 @@ def test_set_reaches_into_lists() -> None:
             "data.train.0: unknown key; known here: source, target, source_lang, target_lang, both_ways, weight",
         ),
         ("training.learning_rte=5", "training.learning_rte: unknown key; did you mean learning_rate?"),
+        ("name=2024", "name: must be text, not 2024; put quotes around it, in a shell '\"...\"'"),
         ("traning.max_steps=5", "traning: unknown key; did you mean training?"),
         ("max_steps=5", "max_steps: unknown key; did you mean training.max_steps?"),
         ("training.max_steps=many", "training.max_steps: must be a whole number, not 'many'"),

@@ -72,6 +72,8 @@ def test_every_typo_in_a_key_of_a_source(part: str, source: dict[str, Any], key:
         ("training", "dropout", "model.dropout"),
         ("training", "vocab_sise", "tokenizer.vocab_size"),
         ("training", "epochs", "max_epochs"),
+        ("training", "steps", "max_steps"),
+        ("data", "target", "target_lang"),
         ("model", "epochs", "training.max_epochs"),
         ("model", "layers", "encoder_layers or decoder_layers"),
         ("training", "learningrates", "learning_rate"),

@@ -184,7 +184,10 @@ def report_problems(problems: Sequence[Problem], name: str, origins: dict[TreePa
     lines = []
     for problem in problems:
         rank, origin = nearest_origin(problem.path, origins)
-        lines.append((rank, f"  {origin}: {dotted(problem.path)}: {problem.message}"))
+        message = problem.message
+        if rank == math.inf and message.endswith("put quotes around it"):  # a shell removes the outer ones
+            message += ", in a shell '\"...\"'"
+        lines.append((rank, f"  {origin}: {dotted(problem.path)}: {message}"))
     lines.sort(key=lambda line: line[0])
     count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
     return "\n".join([f"{count} in {name}:", *(text for _, text in lines)])

@@ -6,6 +6,7 @@ from difflib import SequenceMatcher
 MIN_SIMILARITY = 0.6
 
 _EXACT, _CLOSE, _SIMILAR = 1.0, 0.85, 0.75
+_WHOLE_WORDS = 0.46  # plus half of the similarity in letters
 _MARGIN = 0.05  # by which a suggestion may be less similar than the best one
 _MAX_SUGGESTIONS = 3
 
@@ -19,7 +20,9 @@ def similarity(word: str, known: str) -> float:
     matcher = SequenceMatcher(None, word, known, autojunk=False)
     ratio = matcher.ratio() if min(matcher.real_quick_ratio(), matcher.quick_ratio()) >= MIN_SIMILARITY else 0.0
     words = set(word.split("_"))
-    return max(ratio, MIN_SIMILARITY if words <= set(parts) or set(parts) < words else 0.0)
+    if words <= set(parts):  # steps: max_steps rather than eps
+        return max(ratio, _WHOLE_WORDS + ratio / 2, MIN_SIMILARITY)
+    return max(ratio, MIN_SIMILARITY if set(parts) < words else 0.0)
 
 
 def similar(word: str, known: Iterable[str], least: float = MIN_SIMILARITY) -> list[str]:
