@@ -237,6 +237,15 @@ def test_translations_may_be_as_long_as_sentences() -> None:
         parsed("data.max_length=1024", "decoding.min_length=1025")
 
 
+def test_a_source_that_is_read_both_ways_counts_twice() -> None:
+    both = ["en", "de"]
+    source = {"source": "a", "target": "b", "source_lang": "en", "target_lang": "de", "both_ways": True}
+    for n_sources, count in ((500, None), (501, 1002)):
+        found = messages(configured("data", source_lang=both, target_lang=both, train=[source] * n_sources))
+        sentence = f"data.train: has {count} sources, at most 1000 allowed; one read both ways counts twice"
+        assert found == ([sentence] if count else [])
+
+
 def test_a_schedule_with_an_end_needs_max_steps() -> None:
     epochs = ["training.schedule=cosine", "training.max_epochs=3"]
     with pytest.raises(InputError, match=r"falls until max_steps \(100,000, which is not set here\)"):

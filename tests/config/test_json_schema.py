@@ -53,6 +53,7 @@ GOOD = [
     configured(
         "data", target_lang=["de", "fr"], train=[{"file": "a.tsv", "target_lang": code} for code in ("de", "fr")]
     ),
+    configured("data", train={"file": "a.csv", "header": False, "source_column": 1, "target_column": 2}),
     configured("training", patience=None, betas=[0.9, 0.98], eps=1),
     {**smallest(), "training": None},
 ]

@@ -50,6 +50,9 @@ class DataConfig(Section):
     def broken_rules(self) -> Iterator[Rule]:
         """Yield sources that cannot be read or used, and languages and splits without text."""
         for key, sources in (("train", self.train), ("valid", self.valid), ("test", self.test)):
+            # `Sources` would not read more back from the run's config.yaml.
+            if isinstance(sources, tuple) and (count := len(self._both_ways(sources))) > 1000:
+                yield Rule((key,), f"has {count} sources, at most 1000 allowed; one read both ways counts twice")
             for number, source in enumerate(sources if isinstance(sources, tuple) else ()):
                 path = f"{key}.{number}" if isinstance(sources, tuple) and len(sources) > 1 else key
                 yield from self._language_rules(source, path)

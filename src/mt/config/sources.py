@@ -56,7 +56,7 @@ _Synthetic = Annotated[
         "with a held-out sentence on either side are dropped."
     ),
 ]
-_Column = Annotated[Line | None, BeforeValidator(_unquoted_number)]
+_Column = Annotated[Line | None, BeforeValidator(_unquoted_number, json_schema_input_type=int | Line | None)]
 
 
 class _Corpus(Section):
