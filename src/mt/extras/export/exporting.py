@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from mt.config import Config
 from mt.config.schema import ExportFormat
 from mt.console import log
 from mt.data.eval_texts import EvalText, read_texts
-from mt.errors import InputError, MtError
+from mt.errors import InputError, MtError, require_package
 from mt.extras.export.common import export_card, load_job, require_exportable
 from mt.storage import atomic
 from mt.storage.manifest import is_done, read_manifest, stage_key
@@ -54,9 +53,7 @@ def require_packages(*export_formats: ExportFormat) -> None:
     """Refuse formats with a package that is not installed (an InputError), without importing any."""
     for export_format in export_formats:
         for package in _PACKAGES[export_format]:
-            if find_spec(package) is None:
-                message = f"exporting as {export_format} needs a package that is not installed ({package})"
-                raise InputError(message, "pip install 'mt-train[export]'")
+            require_package(package, f"exporting as {export_format}", "pip install 'mt-train[export]'")
 
 
 def export(
