@@ -15,7 +15,7 @@ from mt.data.prepare import drop_missing_sources
 from mt.errors import InputError, contradict, require_package
 from mt.extras.doctor import check, scoring
 from mt.extras.doctor.bitexts import bitexts_of
-from mt.extras.doctor.clean import CleanedText, check_output, dropping_rules, write_clean
+from mt.extras.doctor.clean import CleanedText, check_output, dropping_rules, training_digests, write_clean
 from mt.extras.doctor.pair_scores import (
     RAW,
     finished_summary,
@@ -103,13 +103,14 @@ def clean_corpus(
         require_package("ftfy", "--repair")
     shares = {0: keep_share} if isinstance(keep_share, float | int) else keep_share
     judged = None if scores is None else load_scores(Path(scores), by or "score", min_score, shares)
+    digests = training_digests(settings.data)
     report = check.check_corpus(settings, Path(runs), 1, rules, repair, judged, max_per_template or 0)
     pages = {}
     if judged is not None:
         from mt.extras.doctor.html_report import scores_page  # imports matplotlib
 
         pages["scores.html"] = scores_page(judged)
-    return write_clean(report, folder, rules, pages)
+    return write_clean(report, folder, rules, digests, pages)
 
 
 def in_words(config: ConfigLike, overrides: Sequence[str]) -> str:
@@ -192,8 +193,8 @@ def _train_pair(settings: Config, folder: Path, device: str, runs: Path) -> tupl
             raise InputError(message, "give --forward and --backward instead of --train")
     check_output(text := folder / "text", settings.data)
     mark_scores_folder(folder)
-    rules = dropping_rules((), ())
-    cleaned = write_clean(check.check_corpus(settings, runs, 1, dropped_for=rules), text, rules)
+    rules, digests = dropping_rules((), ()), training_digests(data)
+    cleaned = write_clean(check.check_corpus(settings, runs, 1, dropped_for=rules), text, rules, digests)
     models: tuple[list[Path], list[Path]] = ([], [])
     for pair, sources in sources_by_languages(data, cleaned.sources).items():
         for side, (own, other) in enumerate((pair, pair[::-1])):
