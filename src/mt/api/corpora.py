@@ -27,7 +27,7 @@ from mt.extras.doctor.pair_scores import (
 from mt.extras.doctor.rules import DROPPABLE
 from mt.extras.doctor.scoring import Scorer, score_pairs, survey
 from mt.extras.doctor.text_report import as_json
-from mt.storage.manifest import learned_files, read_manifest, stage_key
+from mt.storage.manifest import folder_digests, read_manifest, stage_key, translating_files
 
 
 def check_corpus(
@@ -164,8 +164,8 @@ def score_corpus(
         for bitext in bitexts
     }
     facts = survey(bitexts)
-    weights = [learned_files(read_manifest(each.path)["files"]) for models in loaded for each in models]
-    key = stage_key(facts.digest, facts.sizes, weights, str(embeddings))
+    weights = [translating_files(read_manifest(each.path)["files"]) for models in loaded for each in models]
+    key = stage_key(facts.digest, facts.sizes, weights, folder_digests(Path(embeddings)) if embeddings else None)
     if (summary := finished_summary(folder, key)) is None:
         mark_scores_folder(folder)
         score_pairs(bitexts, facts, scorers, folder / RAW, key, similarity)
