@@ -88,7 +88,7 @@ def _translate_back(folder: Path, source: str, target: str) -> None:
         lines = [row["target"] for row in csv.DictReader(table, delimiter="\t", quoting=csv.QUOTE_NONE)]
     (folder / f"dropped.{target}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     model, output = folder / "scores" / f"{target}-{source}", folder / f"dropped.{source}"
-    _mt("backtranslate", "--model", model, "--input", folder / f"dropped.{target}", "--output", output)
+    _mt("backtranslate", "--force", "--model", model, "--input", folder / f"dropped.{target}", "--output", output)
 
 
 def _train(folder: Path, name: str) -> str:

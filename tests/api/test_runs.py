@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from shlex import quote
+from shlex import quote, split
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +17,7 @@ from conftest import TWO_LANGUAGES
 from mt.api.corpora import in_words
 from mt.api.runs import Run, next_command
 from mt.api.training import _arguments, read_config
-from mt.config import PairFiles
+from mt.config import PairFiles, load_config
 from mt.storage.run_dir import RunDir
 
 
@@ -206,7 +206,17 @@ def test_the_next_command_of_a_run_can_be_typed(tmp_path: Path, monkeypatch: pyt
         assert finished == f'mt translate --model {quote(str(run.root))} --to xx "..."'
     monkeypatch.setenv("MT_RUNS", "my runs")
     assert "--runs" not in next_command(Run(run.root), "unfinished")
-    assert next_command(Run(run.root), "damaged") == ""
+    assert next_command(Run(run.root), "damaged") == next_command(Run(run.root), "unreadable") == ""
+
+
+@pytest.mark.parametrize("name", ["copy", "2024"])
+def test_the_next_command_of_a_copied_run_trains_the_copy(tmp_path: Path, name: str) -> None:
+    run = RunDir(tmp_path / name)
+    run.root.mkdir()
+    run.config.write_text(TWO_LANGUAGES)
+    words = split(next_command(Run(run.root), "unfinished"))
+    assert words[:-1] == ["mt", "train", "--config", str(run.config), "--runs", str(tmp_path), "--set"]
+    assert load_config(run.config, words[-1:]).name == name
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,16 @@ def test_eval_of_given_files_writes_into_the_output_folder(trained: Path, tmp_pa
     assert (tmp_path / "mine.beam").is_file()
 
 
+def test_eval_replaces_files_only_by_force(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "test.source").write_text("mine\n")
+    done = mt("eval", "--output", tmp_path, cwd=trained, code=2)
+    assert "test.source exists" in done.stderr
+    assert "translating" not in done.stderr
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine\n"]
+    mt("eval", "--output", tmp_path, "--force", cwd=trained)
+    assert len((tmp_path / "test.source").read_text().splitlines()) == 12
+
+
 def test_an_impossible_folder_for_scores_is_refused_before_translation(trained: Path) -> None:
     done = mt("eval", "--output", "test.en", cwd=trained, code=2)
     assert "test.en is a file, not a folder" in done.stderr
@@ -252,7 +262,7 @@ def test_eval_does_not_overwrite_its_input(trained: Path, tmp_path: Path, source
 def test_an_output_that_is_a_link_stays_one(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "link.txt").symlink_to("real.txt")
     mt("translate", "a b", "--output", tmp_path / "link.txt", cwd=trained)
-    mt("distill", "--input", "test.en", "--output", tmp_path / "link.txt", cwd=trained)
+    mt("distill", "--input", "test.en", "--output", tmp_path / "link.txt", "--force", cwd=trained)
     assert (tmp_path / "link.txt").is_symlink()
     assert len((tmp_path / "real.txt").read_text().splitlines()) == 12
 

@@ -194,6 +194,14 @@ def test_a_folder_for_each_language(tmp_path: Path) -> None:
     assert pairs_of(tmp_path, {"folder": "texts"}) == [("one en", "one it")]
 
 
+def test_what_is_hidden_in_a_folder_is_not_read(tmp_path: Path) -> None:
+    for stem in ("a", ".b", ".cleaned.partial/train", "c/.ipynb_checkpoints/d"):
+        (tmp_path / "texts" / stem).parent.mkdir(parents=True, exist_ok=True)
+        for code in ("en", "it"):
+            (tmp_path / "texts" / f"{stem}.{code}").write_text(f"{stem} {code}\n")
+    assert pairs_of(tmp_path, {"folder": "texts"}) == [("a en", "a it")]
+
+
 def test_init_finds_a_folder_for_each_language(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tiny)
     for code, other in (("en", "en"), ("de", "xx")):

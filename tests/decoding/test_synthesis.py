@@ -11,6 +11,7 @@ from pathlib import Path
 from shutil import copytree, rmtree
 from typing import Any
 
+import click
 import pytest
 from sacrebleu import sentence_bleu
 
@@ -18,6 +19,7 @@ import mt as api
 from command import Command, mt
 from engine_helpers import ENGLISH, LIVELY, printed, printed_lines, whole_folder
 from mt.bundle.load_translator import open_model
+from mt.cli.synthesis import backtranslate, distill
 from mt.decoding.candidates import Candidate
 from mt.decoding.engine import EngineChoice, Sampling, SearchOptions
 from mt.decoding.synthesis import closest, synthesize
@@ -185,9 +187,20 @@ def test_impossible_choices_are_refused(teacher: ModelDir, tmp_path: Path, optio
     for name, lines in (("in", ["a", "b"]), ("short", ["a"]), ("out", ["c"])):
         write(tmp_path / name, lines)
     os.mkfifo(tmp_path / "pipe")
-    command = ["distill", "--model", teacher.root, "--input", "in", "--output", "out", *options]
+    command = ["distill", "--model", teacher.root, "--input", "in", "--output", "out", "--force", *options]
     assert words in mt(*command, cwd=tmp_path, code=2).stderr
     assert read(tmp_path / "out") == ["c"]
+
+
+@pytest.mark.parametrize("command", [distill, backtranslate])
+def test_a_file_is_replaced_only_by_force(tmp_path: Path, command: click.Command) -> None:
+    source, output = write(tmp_path / "in", ["a"]), write(tmp_path / "out", ["by people"])
+    words = ["--input", str(source), "--output", str(output), "--model", str(tmp_path / "none")]
+    with pytest.raises(InputError, match="out: this file exists"):
+        command.main(words, standalone_mode=False)
+    with pytest.raises(InputError, match="none"):
+        command.main([*words, "--force"], standalone_mode=False)
+    assert read(output) == ["by people"]
 
 
 @pytest.mark.parametrize("tag", [" ", "<BT> ", "two words", "a\n", "a\u2028b", "\udcff"])
@@ -471,7 +484,6 @@ def test_a_growing_file_appears_when_it_is_finished(tmp_path: Path) -> None:
         ("missing", "out", "missing: no such file"),
         ("sub", "out", "sub: "),
         ("in", "empty/out", "cannot write here"),
-        ("in", "sub", "sub: "),
         ("in", "out.gz", "out.gz: "),
     ],
 )

@@ -35,7 +35,7 @@ Path("small/hparams.yaml").write_text("class_identifier: regression_metric\\n")
 
 
 def results(trained: Path, output: Path, *options: str) -> list[dict[str, object]]:
-    done = mt("eval", "--json", "--output", output, *options, cwd=trained)
+    done = mt("eval", "--json", "--output", output, "--force", *options, cwd=trained)
     return json.loads(done.stdout)["results"]
 
 
@@ -43,7 +43,7 @@ def test_only_what_is_asked_for_is_scored_and_shown(trained: Path, tmp_path: Pat
     both, one = results(trained, tmp_path)[0], results(trained, tmp_path, "--metrics", "ter,BLEU")[0]
     assert one["signatures"].keys() == {"bleu", "ter"}
     assert (one["bleu"], one["ter"], one["chrf"]) == (both["bleu"], both["ter"], None)
-    table = mt("eval", "--metrics", "ter", "--output", tmp_path, cwd=trained).stdout
+    table = mt("eval", "--metrics", "ter", "--output", tmp_path, "--force", cwd=trained).stdout
     assert table.splitlines()[1].split()[1:4] == ["-", "-", "-"]
     assert "BLEU:" not in table
     assert "TER: nrefs" in table

@@ -17,12 +17,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from mt.cli.text import check_output
 from mt.errors import InputError, MachineError
 from mt.storage import atomic
 from mt.storage import lock as run_lock
-from mt.storage.manifest import DamagedError, read_manifest, sha256, verify
+from mt.storage.manifest import DamagedError, read_manifest, sha256, translating_files, verify
 from mt.storage.output_path import require_replaceable, require_writable
 from mt.storage.resumable_file import ResumableFile
+from mt.storage.run_dir import ModelDir
 
 
 def start_python(program: str, *arguments: object) -> subprocess.Popen[str]:
@@ -311,6 +313,18 @@ def test_only_what_killed_processes_left_is_cleared(folder: Path) -> None:
     atomic.remove_partials(parent / "not there")
 
 
+def test_what_killed_processes_left_of_an_output_is_cleared(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    kept = {f".out.{os.getppid()}.partial", f".out.de.{gone.pid}.partial", ".out.de.partial", f"out.{gone.pid}.partial"}
+    for name in (*kept, f".out.{gone.pid}.partial"):
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "link").symlink_to("out")
+    check_output(tmp_path / "link", force=False)
+    assert set(names_in(tmp_path)) == {*kept, "link"}
+    check_output(tmp_path / "none" / "out", force=False)
+
+
 def test_weights_have_the_permissions_of_the_other_files(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
@@ -348,6 +362,13 @@ def test_removing_leaves_nothing(folder: Path) -> None:
     atomic.remove(folder)
     atomic.remove(folder)
     assert names_in(folder.parent) == []
+
+
+def test_translations_depend_on_what_is_learned(tmp_path: Path) -> None:
+    folder = ModelDir(tmp_path)
+    learned = {folder.weights.name, "tokenizer/source.json", folder.casing.name, folder.spelling.name}
+    files = dict.fromkeys([*learned, "README.md", "config.yaml", "ctranslate2/int8/model.bin"])
+    assert set(translating_files(files)) == learned
 
 
 # Damage

@@ -15,7 +15,7 @@ from mt.data.prepare import drop_missing_sources
 from mt.errors import InputError, contradict, require_package
 from mt.extras.doctor import check, scoring
 from mt.extras.doctor.bitexts import bitexts_of
-from mt.extras.doctor.clean import CleanedText, check_output, dropping_rules, write_clean
+from mt.extras.doctor.clean import CleanedText, check_output, dropping_rules, training_digests, write_clean
 from mt.extras.doctor.pair_scores import (
     RAW,
     finished_summary,
@@ -27,7 +27,7 @@ from mt.extras.doctor.pair_scores import (
 from mt.extras.doctor.rules import DROPPABLE
 from mt.extras.doctor.scoring import Scorer, score_pairs, survey
 from mt.extras.doctor.text_report import as_json
-from mt.storage.manifest import learned_files, read_manifest, stage_key
+from mt.storage.manifest import folder_digests, read_manifest, stage_key, translating_files
 
 
 def check_corpus(
@@ -103,13 +103,14 @@ def clean_corpus(
         require_package("ftfy", "--repair")
     shares = {0: keep_share} if isinstance(keep_share, float | int) else keep_share
     judged = None if scores is None else load_scores(Path(scores), by or "score", min_score, shares)
+    digests = training_digests(settings.data)
     report = check.check_corpus(settings, Path(runs), 1, rules, repair, judged, max_per_template or 0)
     pages = {}
     if judged is not None:
         from mt.extras.doctor.html_report import scores_page  # imports matplotlib
 
         pages["scores.html"] = scores_page(judged)
-    return write_clean(report, folder, rules, pages)
+    return write_clean(report, folder, rules, digests, pages)
 
 
 def in_words(config: ConfigLike, overrides: Sequence[str]) -> str:
@@ -163,8 +164,8 @@ def score_corpus(
         for bitext in bitexts
     }
     facts = survey(bitexts)
-    weights = [learned_files(read_manifest(each.path)["files"]) for models in loaded for each in models]
-    key = stage_key(facts.digest, facts.sizes, weights, str(embeddings))
+    weights = [translating_files(read_manifest(each.path)["files"]) for models in loaded for each in models]
+    key = stage_key(facts.digest, facts.sizes, weights, folder_digests(Path(embeddings)) if embeddings else None)
     if (summary := finished_summary(folder, key)) is None:
         mark_scores_folder(folder)
         score_pairs(bitexts, facts, scorers, folder / RAW, key, similarity)
@@ -192,8 +193,8 @@ def _train_pair(settings: Config, folder: Path, device: str, runs: Path) -> tupl
             raise InputError(message, "give --forward and --backward instead of --train")
     check_output(text := folder / "text", settings.data)
     mark_scores_folder(folder)
-    rules = dropping_rules((), ())
-    cleaned = write_clean(check.check_corpus(settings, runs, 1, dropped_for=rules), text, rules)
+    rules, digests = dropping_rules((), ()), training_digests(data)
+    cleaned = write_clean(check.check_corpus(settings, runs, 1, dropped_for=rules), text, rules, digests)
     models: tuple[list[Path], list[Path]] = ([], [])
     for pair, sources in sources_by_languages(data, cleaned.sources).items():
         for side, (own, other) in enumerate((pair, pair[::-1])):

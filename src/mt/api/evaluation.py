@@ -69,6 +69,7 @@ def evaluate(
     metrics: str | Sequence[str] | None = None,
     comet_model: str | Path | None = None,
     output: str | Path | None = None,
+    force: bool = False,
     engine: str = "auto",
     compute_type: str = "auto",
     device: str = "auto",
@@ -89,11 +90,12 @@ def evaluate(
         metrics: bleu, chrf, ter or comet, or several of them; default: the configured ones.
         comet_model: with the metric comet: the folder of a COMET checkpoint.
         output: the folder that `Evaluation.write` writes to; None: the run's `eval/`.
+        force: replace files in `output`.
         engine, compute_type, device, shortlist, runs, glossary, keep: as of `mt.load`.
         request: the search, where it was checked before; otherwise the arguments of `mt.api.search.Search`.
 
     Raises:
-        InputError: there is no such model or text, or the arguments contradict each other.
+        InputError: there is no such model or text, the arguments contradict each other, or a file would be replaced.
     """
     source, reference = _path(source), _path(reference)
     request, terms = request or SearchRequest.of(search), glossary_of(glossary, keep)
@@ -111,7 +113,11 @@ def evaluate(
     folder, name = _output(models, config, usual, source, (source_lang, to), _path(output))
     if folder is not None:
         kinds = ("source", "reference", "json", *(method.name for method in methods))
-        refuse_inputs([folder / f"{name}.{kind}" for kind in kinds], [source, reference])
+        stems = (name, *(f"{name}.{text.direction}" for text in texts))
+        written = [folder / f"{stem}.{kind}" for stem in stems for kind in kinds]
+        refuse_inputs(written, [source, reference])
+        if output is not None and not force and (present := next(filter(Path.exists, written), None)):
+            raise InputError(f"--output {output}: {present} exists", "name another, or overwrite it with --force")
     results = test_set.evaluate(opened.translator, _with_metrics(config, metrics), texts, methods, comet)
     return Evaluation(tuple(results), folder, name)
 

@@ -5,6 +5,7 @@ What is imported inside functions imports torch, which the table of states does 
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,9 +16,9 @@ from mt.config.suggestions import similar
 from mt.console import log
 from mt.decoding.engine import EngineChoice
 from mt.decoding.settings import TranslationSettings
-from mt.errors import InputError, StoppedError, contradict, require_package
+from mt.errors import InputError, MtError, contradict, require_package
 from mt.extras.pipelines import results
-from mt.extras.pipelines.execution import StepError, execute
+from mt.extras.pipelines.execution import execute
 from mt.extras.pipelines.loading import load_pipeline
 from mt.extras.pipelines.plan import Plan, Step, make_plan
 from mt.extras.pipelines.records import State, states
@@ -89,8 +90,9 @@ def run_pipeline(
         log.info("%s", _plan_table(plan, found, pending, jobs, keep=True))
     try:
         execute(plan, jobs, only)
-    except (StepError, StoppedError):
-        log.info("report: %s", write_report(plan))
+    except MtError:
+        with suppress(MtError):  # the first error counts
+            log.info("report: %s", write_report(plan))
         raise
     log.info("report: %s", write_report(plan))
     return status_table(plan)

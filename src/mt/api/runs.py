@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mt.bundle.model_card import direction_options
 from mt.config import load_config
+from mt.config.loading import as_yaml
 from mt.console import quoted
 from mt.errors import InputError, MtError
 from mt.extras.reporting.run_data import RunData, last_step, read_history
@@ -176,15 +177,18 @@ def find_run(name: str | Path, runs: str | Path = "runs") -> Run:
 
 
 def next_command(run: Run, state: str) -> str:
-    """Return the command to continue with after a run in a state of `Run.facts`; empty if it is damaged."""
+    """Return the command to continue with after a run in a state of `Run.facts`; empty if it cannot be read."""
     config = RunDir(run.path).config
     if state == "finished":
         return f'mt translate --model {quoted(str(run.path))} {direction_options(load_config(config))}"..."'
-    if state == "damaged":
+    if state in ("damaged", "unreadable"):
         return ""
     runs, usual = run.path.absolute().parent, Path(os.environ.get("MT_RUNS") or "runs").absolute()
     elsewhere = "" if runs == usual else f" --runs {quoted(str(runs))}"
-    return f"its `mt train` command continues it, or mt train --config {quoted(str(config))}{elsewhere}"
+    command, name = f"mt train --config {quoted(str(config))}{elsewhere}", run.path.absolute().name
+    if run.config["name"] != name:  # of a folder that was copied or renamed
+        return f"{command} --set {quoted(f'name={as_yaml(name)}')}"
+    return f"its `mt train` command continues it, or {command}"
 
 
 def _is_run(path: Path) -> bool:

@@ -46,7 +46,7 @@ def synthesize(
     """
     from mt.bundle.load_translator import open_model
     from mt.decoding.synthesis import synthesize as write
-    from mt.storage.manifest import learned_files, read_manifest
+    from mt.storage.manifest import read_manifest, translating_files
     from mt.storage.output_path import require_writable
 
     request = request or SearchRequest.of(search, 1 if n_best is None else n_best)
@@ -62,7 +62,7 @@ def synthesize(
             message = "--closest-to needs more than one translation to choose from"
             raise InputError(message, "add --beam N, or --n-best N")
     translator = opened.translator.to(to, source_lang)
-    weights = [learned_files(read_manifest(folder.root)["files"]) for folder in folders]
+    weights = [translating_files(read_manifest(folder.root)["files"]) for folder in folders]
     model_key = [opened.engine, *filter(None, (source_lang,)), translator.target_lang, *weights]
     closest_to = None if references is None else Path(references)
     return write(translator, options, Path(source), Path(output), model_key, tag, references=closest_to)

@@ -25,6 +25,7 @@ _TUNING = "--tune-length-penalty"
 @click.option("--reference", type=path_type, help="Its translation, aligned by line.")
 @options.json_option
 @click.option("--output", type=path_type, help="Folder for hypotheses and scores.")
+@options.force_option
 @options.metrics_option("bleu", "chrf", "ter", "comet")
 @click.option("--comet-model", type=path_type, help="With --metrics comet: the folder of a COMET checkpoint.")
 @click.option("--tune-length-penalty", is_flag=True, help="Try length penalties on the validation set; no test set.")
@@ -49,7 +50,7 @@ def evaluate_command(tune_length_penalty: bool, perturb: bool, as_json: bool, **
         contradict(tune_length_penalty and perturb, _TUNING, "--perturb")
         contradict(tune_length_penalty and given["length_penalty"] is not None, _TUNING, "--length-penalty")
         # These functions do not have them.
-        for name in ("sample", "mbr", "output", "metrics", "comet_model", "glossary", "keep"):
+        for name in ("sample", "mbr", "output", "force", "metrics", "comet_model", "glossary", "keep"):
             contradict(bool(given.pop(name)), option, options.spelled(name))
         request = options.pop_search(given)
         scores = score(**given, request=request)

@@ -6,13 +6,14 @@ import click
 
 from mt.cli import options
 from mt.cli.options import path_type
-from mt.cli.text import print_result, require_utf8
+from mt.cli.text import check_output, print_result, require_utf8
 from mt.errors import InputError, contradict
 from mt.text.languages import BACK_TRANSLATION_TAG
 
 _file_options = options.option_group(
     click.option("--input", "source", type=path_type, required=True, help="The text to translate."),
     click.option("--output", type=path_type, required=True, help="The file to write, aligned by line."),
+    options.force_option,
     click.option("--greedy", is_flag=True, help="Greedy search: a beam of one, and much faster."),
 )
 
@@ -60,6 +61,8 @@ def backtranslate(**given: Any) -> None:
 
 def _synthesize(given: dict[str, Any]) -> None:
     request = options.pop_search(given, given.get("n_best") or 1)
+    # Unfinished work is in a hidden file: an interrupted command resumes without --force.
+    check_output(given["output"], given["source"], given.get("references"), force=given.pop("force"))
     from mt.api.synthesis import synthesize
 
     lines = synthesize(**given, request=request)

@@ -71,7 +71,7 @@ def require_utf8(text: str, name: str) -> str:
 
 
 def check_output(path: Path | None, *inputs: Path | None, force: bool) -> None:
-    """Refuse, before the work, an --output that could not be written after it.
+    """Refuse, before the work, an --output that could not be written after it; remove what killed commands left of it.
 
     Raises:
         InputError: it exists and `force` is off, it is a folder or one of the inputs, or its name promises compression.
@@ -79,6 +79,7 @@ def check_output(path: Path | None, *inputs: Path | None, force: bool) -> None:
     """
     if path is None or str(path) == "-":
         return
+    from mt.storage.atomic import remove_partials_of
     from mt.text.compressed import refuse_compressed
 
     require_writable(path, "--output")
@@ -86,6 +87,7 @@ def check_output(path: Path | None, *inputs: Path | None, force: bool) -> None:
     refuse_inputs([path], inputs)
     if not force and path.is_file() and path.stat().st_size:
         raise InputError(f"--output {path}: this file exists", "name another, or overwrite it with --force")
+    remove_partials_of(path)
 
 
 @contextlib.contextmanager

@@ -41,7 +41,7 @@ def _places(name: str, code: str) -> list[tuple[str, str]]:
 
 
 def names_in(path: Path) -> list[str]:
-    """Return the names of the files in an archive, or in a folder and all folders in it.
+    """Return the names of the files in an archive, or in a folder and all folders in it but hidden ones.
 
     Raises InputError if it is missing, damaged, unsafe or neither of these.
     """
@@ -52,7 +52,9 @@ def names_in(path: Path) -> list[str]:
     names = set()
     with explain_read_errors(path):
         for each in chain(path.glob("*/*"), path.rglob("*")):  # rglob alone does not follow symbolic links
-            names |= {each.relative_to(path).as_posix()} if each.is_file() else set()
+            name = each.relative_to(path)
+            is_hidden = any(part.startswith(".") for part in name.parts)  # as what a killed command leaves
+            names |= {name.as_posix()} if each.is_file() and not is_hidden else set()
             refuse_too_many(len(names), path)
     return sorted(names)
 

@@ -30,18 +30,13 @@ POSIX_FILES = hasattr(os, "O_DIRECTORY")
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn an `OSError` while writing `path` into one sentence for the user.
-
-    Raises:
-        MachineError: disk full, no permission, read-only or failing disk.
-    """
+    """Turn an `OSError` while writing `path` into a `MachineError`: disk full, no permission, read-only or failing."""
     try:
         yield
     except OSError as error:
         if is_disk_full(error):
-            raise MachineError(
-                f"{path}: no space left on the disk", "free some space and run the same command"
-            ) from None
+            hint = "free some space and run the same command"
+            raise MachineError(f"{path}: no space left on the disk", hint) from None
         raise MachineError(f"{path}: cannot write here: {error.strerror or error}") from None
 
 
@@ -63,20 +58,14 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[Callable[[bytes], None]]:
-    """Write a file atomically, or write through to a device or a pipe.
-
-    Yields:
-        a function that appends bytes.
+    """Write a file atomically, or write through to a device or a pipe; yield a function that appends bytes.
 
     Raises:
         MachineError: it cannot be written.
     """
     durable = not is_device(path)
     final = Path(os.path.realpath(path)) if durable else path  # keeps a link a link
-    # With the process's number, so that two processes writing one file do not mix their bytes.
-    # A file name may have 255 bytes.
-    name = os.fsdecode(os.fsencode(final.name)[:200])
-    partial = final.with_name(f".{name}.{os.getpid()}{PARTIAL}") if durable else path
+    partial = _partial(final, str(os.getpid())) if durable else path
 
     def write(content: bytes) -> None:
         with explained(path):
@@ -104,6 +93,11 @@ def new_file(path: Path) -> Iterator[Callable[[bytes], None]]:
             with contextlib.suppress(OSError):
                 partial.unlink()
         raise
+
+
+def _partial(final: Path, process: str) -> Path:
+    """Return the temporary file of a process, so that two that write one file do not mix their bytes."""
+    return final.with_name(f".{os.fsdecode(os.fsencode(final.name)[:200])}.{process}{PARTIAL}")  # 255 bytes at most
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -151,13 +145,10 @@ def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]", **facts: str) 
 def new_folder(
     final: Path, facts: dict[str, Any] | None = None, check: Callable[[], None] = lambda: None, **manifest: Any
 ) -> Iterator[Path]:
-    """Write a folder atomically, replacing one of the same name.
+    """Write a folder atomically, replacing one of the same name; yield the temporary folder to write into.
 
     Its manifest records `manifest` and `facts` beside sizes and checksums; facts can be added until the end. Just
     before the rename, `check` is called.
-
-    Yields:
-        the temporary folder to write into.
 
     Raises:
         InputError: another process is writing the folder.
@@ -284,11 +275,19 @@ def remove_partials(parent: Path) -> None:
             _restore(path)
 
 
-def _is_alive(process: str) -> bool:
-    """Return True if there is another process with the number that `new_file` puts into a name.
+def remove_partials_of(path: Path) -> None:
+    """Remove the temporary files of killed processes that were writing a file."""
+    final = Path(os.path.realpath(path))
+    for each in final.parent.glob(f".*{PARTIAL}"):
+        process = each.name.removesuffix(PARTIAL).rpartition(".")[2]
+        if process.isdecimal() and each == _partial(final, process) and not _is_alive(process):
+            with contextlib.suppress(OSError):  # another user's
+                each.unlink()
 
-    Windows cannot ask without ending that process, but does not remove the file that it writes either.
-    """
+
+def _is_alive(process: str) -> bool:
+    """Return True if there is another process with the number that `new_file` puts into a name."""
+    # Windows cannot ask without ending that process, but does not remove the file that it writes either.
     if not POSIX_FILES or not process.isdecimal() or int(process) == os.getpid():
         return False
     try:

@@ -4,7 +4,7 @@ import contextlib
 import errno
 import json
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,12 @@ def learned_files(files: Mapping[str, Any]) -> dict[str, Any]:
     return {name: f for name, f in files.items() if name.endswith(".safetensors") or name.startswith("tokenizer/")}
 
 
+def translating_files(files: Mapping[str, Any]) -> dict[str, Any]:
+    """Select what translations depend on: the files above, and what preprocessing has learned."""
+    preprocessing = {name: files[name] for name in ("casing.txt", "spelling.txt") if name in files}
+    return learned_files(files) | preprocessing
+
+
 def verify(folder: Path, *parts: Path) -> dict[str, Any]:
     """Check the files of a folder, or those in some parts of it, against its manifest and return the manifest.
 
@@ -96,6 +102,13 @@ def sha256(path: Path) -> str:
 
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def folder_digests(folder: Path, digest: Callable[[Path], str] = sha256) -> dict[str, str]:
+    """Return the digests of a folder's files by their names, without hidden ones."""
+    names = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    visible = (name for name in names if not any(part.startswith(".") for part in name.parts))
+    return {name.as_posix(): digest(folder / name) for name in visible}
 
 
 def stage_key(*inputs: Any) -> str:

@@ -32,8 +32,6 @@ class ResumableFile:
         self.lines = 0
 
     def __enter__(self) -> Self:
-        if self._path.is_dir():
-            raise InputError(f"{self._path}: this is a folder, not a file")
         with atomic.explained(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._unfinished.open("ab")

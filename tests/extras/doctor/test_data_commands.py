@@ -21,7 +21,7 @@ from html_helpers import checked
 from mt.data.corpus import Pair, one_line
 from mt.errors import InputError
 from mt.extras.doctor.check import check_corpus
-from mt.extras.doctor.clean import check_output, dropping_rules, write_clean
+from mt.extras.doctor.clean import check_output, dropping_rules, training_digests, write_clean
 from mt.extras.doctor.rules import DROPPABLE
 from mt.storage import atomic
 
@@ -178,7 +178,12 @@ def test_files_of_the_user_are_not_replaced(project: Path) -> None:
     assert "this folder is or holds the current directory" in clean(project, ".", code=2)
     config = make_config(project, {"source": "train.en", "target": "train.it"})
     with pytest.raises(InputError, match="this folder exists"):
-        write_clean(check_corpus(config, project, 0), project / "precious", dropping_rules((), ()))
+        write_clean(
+            check_corpus(config, project, 0),
+            project / "precious",
+            dropping_rules((), ()),
+            training_digests(config.data),
+        )
     assert (project / "precious" / "file").read_text() == "x"
     for keep in ((), ("--keep", "empty")):
         clean(project, "again", *keep)
@@ -322,7 +327,9 @@ def test_each_source_is_cleaned_into_files_of_its_own(tmp_path: Path) -> None:
     ]
     write_lines(tmp_path / "t.tsv", ["en\tde", "one two three\tuno due tre", "", "x\t", "ten\tzehn"])
     config = make_config(tmp_path, sources, target_lang=["it", "de"])
-    cleaned = write_clean(check_corpus(config, tmp_path, 0), tmp_path / "out", dropping_rules((), ()))
+    cleaned = write_clean(
+        check_corpus(config, tmp_path, 0), tmp_path / "out", dropping_rules((), ()), training_digests(config.data)
+    )
     assert pairs_of(tmp_path, cleaned.sources, target_lang=["it", "de"]) == [
         *(FAULTY[index] for index in (0, 2, 4, 6)),
         ("one two three", "uno due tre"),
@@ -347,11 +354,12 @@ def test_each_text_of_a_folder_is_named(tmp_path: Path) -> None:
 
 
 def test_a_corpus_that_changes_meanwhile_is_refused(project: Path) -> None:
-    report = check_corpus(make_config(project, {"source": "train.en", "target": "train.it"}), project, 0)
-    for pairs in (FAULTY[:-1], [*FAULTY, ("a", "b")]):
+    config = make_config(project, {"source": "train.en", "target": "train.it"})
+    digests, report = training_digests(config.data), check_corpus(config, project, 0)
+    for pairs in (FAULTY[:-1], [*FAULTY, ("a", "b")], FAULTY[::-1]):
         write_pairs(project, "train", pairs)
         with pytest.raises(InputError, match="changed while"):
-            write_clean(report, project / "out", dropping_rules((), ()))
+            write_clean(report, project / "out", dropping_rules((), ()), digests)
         assert not (project / "out").exists()
 
 
@@ -360,11 +368,12 @@ def test_an_edit_of_the_output_meanwhile_is_kept(project: Path, monkeypatch: pyt
         if path.parent.name == ".out.partial":
             write_lines(project / "out" / "train.en", ["mine"])
 
-    report = check_corpus(make_config(project, {"source": "train.en", "target": "train.it"}), project, 0)
-    write_clean(report, project / "out", dropping_rules((), ()))
+    config = make_config(project, {"source": "train.en", "target": "train.it"})
+    report = check_corpus(config, project, 0)
+    write_clean(report, project / "out", dropping_rules((), ()), training_digests(config.data))
     monkeypatch.setattr(atomic, "failpoint", edit)
     with pytest.raises(InputError, match=r"train\.en was changed since"):
-        write_clean(report, project / "out", dropping_rules((), ()))
+        write_clean(report, project / "out", dropping_rules((), ()), training_digests(config.data))
     assert english(project / "out") == ["mine"]
 
 
@@ -384,7 +393,9 @@ def test_clean_never_shifts_pairs(pairs: list[tuple[bytes, bytes]], drop: set[st
             (folder / f"train.{language}").write_bytes(b"".join(pair[side] + b"\n" for pair in pairs))
         config = make_config(folder, {"source": "train.en", "target": "train.it"}, test=None)
         drop -= {"punctuation", "rare-characters", "numbers"}
-        write_clean(check_corpus(config, folder, 0), folder / "out", dropping_rules((), drop))
+        write_clean(
+            check_corpus(config, folder, 0), folder / "out", dropping_rules((), drop), training_digests(config.data)
+        )
         gone = [
             int(row.split("\t")[1]) for path in (folder / "out" / "dropped").iterdir() for row in lines_in(path)[1:]
         ]

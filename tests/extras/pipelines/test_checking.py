@@ -655,7 +655,9 @@ def test_the_keys_of_a_step_are_options_of_its_command(folder: Path) -> None:
     write_lines(folder / "terms.tsv", ["a\tp"])
     keys = "from: en, glossary: terms.tsv, keep: ['x+', y], metrics: [bleu, ter], shortlist: false"
     (folder / "pipeline.yaml").write_text(TEACHERS.replace("source: valid.en", f"{keys}, source: valid.en"))
-    words = " ".join(read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs").steps["final"].words)
+    steps = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs").steps
+    assert [name for name, step in steps.items() if "--force" in step.words] == ["translated", "final"]
+    words = " ".join(steps["final"].words)
     assert "--from en --no-shortlist --source" in words
     assert f"--glossary {folder}/terms.tsv --keep x+ --keep y --metrics bleu,ter --output" in words
 

@@ -49,7 +49,8 @@ def test_the_recipe_of_multi30k_is_that_of_its_pages(texts: Path) -> None:
     folder = "runs/multi30k-en-de-students"
     assert " ".join(steps["closest_2"].words) == (
         f"distill --model {folder}/first_2 --beam 12 --length-penalty 1.6 --compute-type int8 --input {texts}/train.en "
-        f"--closest-to {texts}/train.de --output {folder}/closest_2/translations.txt --runs {folder}"
+        f"--closest-to {texts}/train.de --output {folder}/closest_2/translations.txt --force "
+        f"--runs {folder}"
     )
     student = steps["student_3"].config
     assert student is not None

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from mt.api.pipelines import read_plan
-from mt.errors import InputError
+from mt.api.pipelines import read_plan, run_pipeline
+from mt.errors import InputError, MachineError
 from mt.extras.pipelines.estimates import estimate_costs
-from mt.extras.pipelines.loading import is_pipeline
-from mt.extras.pipelines.plan import Plan
+from mt.extras.pipelines.loading import is_pipeline, load_pipeline
+from mt.extras.pipelines.plan import Plan, make_plan
 from mt.extras.pipelines.records import step_key
 from pipeline_helpers import TEACHERS, make_pipeline
 
@@ -93,6 +93,37 @@ def test_cleaning_does_not_read_the_tokenizer_of_a_step_of_the_same_name(folder:
     config = plan_of(folder, text).steps["kept"].config
     assert config is not None
     assert config.name == "kept"
+
+
+def test_embeddings_are_identified_by_their_files(folder: Path) -> None:
+    def key(embedder: Path) -> str:
+        steps = f"scores: {{score: {{config: tiny.yaml, train: true, embeddings: {embedder}}}}}"
+        (folder / "pipeline.yaml").write_text(f"name: scores\nsteps: {{{steps}}}\n")
+        plan = make_plan(load_pipeline(folder / "pipeline.yaml", [f"root={folder}"]), folder / "runs")
+        return step_key(plan.steps["scores"])
+
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+        (folder / name / "weights").write_text("x")
+    before = key(folder / "one")
+    (folder / "two" / ".hidden").write_text("x")
+    assert key(folder / "two") == before
+    (folder / "two" / "weights").write_text("longer")
+    assert key(folder / "two") != before
+
+
+def test_a_pipeline_that_cannot_start_has_a_report(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    output = plan_of(folder, f"name: full\nsteps: {{{CLEANED}}}\n").folder
+    output.mkdir(parents=True)
+    (output / ".pipeline").touch()
+    with pytest.raises(MachineError, match=r"\.pipeline: cannot write here"):
+        run_pipeline("pipeline.yaml", only="kept")
+    assert "0 of 1 steps are done" in (output / "report.html").read_text()
+    (output / "report.html").unlink()
+    (output / "report.html").mkdir()
+    with pytest.raises(MachineError, match=r"\.pipeline: cannot write here"):
+        run_pipeline("pipeline.yaml", only="kept")
 
 
 def test_scores_do_not_replace_what_is_there(folder: Path) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mt.config import DataConfig, TextFolder
 from mt.config.loading import as_yaml
 from mt.console import log
+from mt.data.prepare import input_digests
 from mt.data.token_store import SIDES
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, RawPair, bitexts_of, read_bitext
@@ -72,10 +73,21 @@ def check_output(output: Path, data: DataConfig, *inputs: Path) -> None:
                 raise InputError(message, "name a new folder, or move this file")
 
 
+def training_digests(data: DataConfig) -> dict[str, Any]:
+    """Identify the training text; the other texts may be missing."""
+    return input_digests(data.model_copy(update={"valid": None, "test": None}))
+
+
 def write_clean(
-    report: CorpusReport, output: Path, dropped_for: frozenset[str], pages: Mapping[str, str] = MappingProxyType({})
+    report: CorpusReport,
+    output: Path,
+    dropped_for: frozenset[str],
+    digests: Mapping[str, Any],
+    pages: Mapping[str, str] = MappingProxyType({}),
 ) -> CleanedText:
     """Write the training text without the pairs that break a rule, atomically, and more files, `pages`, by name.
+
+    `digests` are those of the training text before the report.
 
     Raises InputError if the text cannot be read to its end, has changed since the report, or would be empty.
     """
@@ -88,6 +100,8 @@ def write_clean(
     bitexts = [one.bitext for one in report.training]
     with atomic.new_folder(output, check=lambda: check_output(output, report.config.data), made_by=_MADE_BY) as partial:
         counts, repairs = _write_pairs(bitexts, masks, partial)
+        if counts.total() != len(masks) or training_digests(report.config.data) != digests:
+            raise InputError("data.train: the text changed while it was read", "run the command again")
         for name, text in pages.items():
             atomic.write_text(partial / name, text)
     for finding in report.findings:
@@ -136,8 +150,6 @@ def _write_pairs(
                         repairs[repair] += 1
                         before = dict(zip(("source before", "target before"), raw.before, strict=True))
                         add_row(f"repaired/{repair}", bitext, raw, **before, source=src, target=tgt)
-    if counts.total() != len(masks):
-        raise InputError("data.train: the text changed while it was read", "run the command again")
     return counts, repairs
 
 

@@ -23,6 +23,7 @@ from mt.system.cpus import usable_cores
 _MODELS = ("model", "forward", "backward")  # keys of models, whose paths are not relative to `root`
 _NO_OPTIONS = ("config", "set", "format", "output")  # keys that are no options of a command, or added to all
 _TEXTS = ("distill", "backtranslate")  # kinds of steps whose output is one file
+_FORCED = (*_TEXTS, "eval", "export")  # kinds whose commands replace an earlier output only with --force
 # The kind of step that a key must name; other keys name those that write text
 _PRODUCERS = {**dict.fromkeys((*_MODELS, "init_from", "distill_from"), "train"), "scores": "score"}
 
@@ -226,7 +227,7 @@ def _make_step(pipeline: Pipeline, folder: Path, outputs: dict[str, Path], name:
             return Path(place.file) if is_model else _text(pipeline, place.file)
         return outputs[place.step] / place.file if place.file else outputs[place.step]
 
-    words, reads = [*COMMANDS[kind], *([settings.format, "--force"] if isinstance(settings, Export) else [])], []
+    words, reads = [*COMMANDS[kind], *([settings.format] if isinstance(settings, Export) else [])], []
     config, config_words, paths = None, tuple[str, ...](), dict[str, list[Path]]()
     for where, place in places(settings):
         paths.setdefault(str(where[0]), []).append(path_of(place, where[0] in _MODELS))
@@ -252,7 +253,7 @@ def _make_step(pipeline: Pipeline, folder: Path, outputs: dict[str, Path], name:
         values = [",".join(value)] if key == "metrics" else values
         words += [word for each in values for word in (option, str(each))]
     reads += chain.from_iterable(paths.values())
-    words += [] if kind == "train" else ["--output", str(outputs[name])]
+    words += [] if kind == "train" else ["--output", str(outputs[name]), *(["--force"] if kind in _FORCED else [])]
     words += ["--runs", str(folder)]
     return Step(name, kind, settings, tuple(words), config_words, needs, paths, tuple(reads), outputs[name], config)
 

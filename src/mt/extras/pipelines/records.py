@@ -126,11 +126,15 @@ def _attempts(plan: Plan, step: Step) -> Iterable[dict[str, Any]]:
 def step_key(step: Step) -> str:
     """Return the key of a step whose inputs are all there; how their paths are spelled is not in it."""
     values, digests = _text(step)
-    options = step.settings.model_dump(exclude_defaults=True, exclude={"config", "set", "output", *step.places})
+    options = step.settings.model_dump(
+        exclude_defaults=True, exclude={"config", "set", "output", "embeddings", *step.places}
+    )
     given: dict[str, Any] = {key: len(paths) for key, paths in step.places.items()}
     teachers = step.config.training.distill_from if step.kind == "train" and step.config is not None else ()
     if teachers:  # which of the models that it reads they are
         given["distill_from"] = len(teachers)
+    if embeddings := getattr(step.settings, "embeddings", None):
+        given["embeddings"] = manifest.folder_digests(Path(embeddings), cached_sha256)
     if step.kind == "eval" and step.text("source") is None:
         given["test"] = _test_set(find_model(step.models()[0], Path()))
     return manifest.stage_key(step.kind, options, values, digests, given, [input_digest(path) for path in step.reads])
