@@ -30,12 +30,15 @@ class Directions:
         """Return the translator of a direction; with "auto", of any from which `to` is reached, without its terms.
 
         Raises:
-            InputError: the model does not have the languages, needs to be told one, or cannot detect them.
+            InputError: the model does not have the languages, needs to be told one, or cannot detect them, or its
+                glossary does not name them.
         """
         if source_lang == AUTO:
             self._load_detector()
-            first = next((code for code in self._translator.settings.source_langs if code != to), None)
-            return replace(self._translator, glossary=None).to(to, first)
+            others = [code for code in self._translator.settings.source_langs if code != to]
+            if self._translator.glossary is not None and len(others) > 1:
+                self._translator.glossary.require_languages()
+            return replace(self._translator, glossary=None).to(to, next(iter(others), None))
         into = (self._detecting if is_detected else self._translator).to(to, source_lang)
         pair = into.format.source_lang, into.chosen or ""
         if into.is_zero_shot and pair not in self._warned:
