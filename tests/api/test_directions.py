@@ -1,11 +1,13 @@
 """Detection of the source language: of lines and documents, with the terms of their directions."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engine_helpers import ENGLISH, GERMAN, whole_folder
+from mt.api.directions import AUTO, Directions
 from mt.api.translation import Translator
 from mt.bundle.load_translator import open_model
 from mt.data.glossary import Glossary
@@ -44,6 +46,36 @@ def test_detected_languages_may_have_no_terms(model: Translator, notices: list[s
     assert sum("no term in fr and de" in notice for notice in notices) == 1
     with pytest.raises(InputError, match="no term in fr and de"):
         model.translate(FRENCH, source_lang="fr")
+
+
+def test_terms_without_languages_are_not_for_detected_ones(model: Translator, tmp_path: Path) -> None:
+    (tmp_path / "terms.tsv").write_text("dog\tHund\n")
+    for path, keep, is_refused in ((tmp_path / "terms.tsv", (), True), (None, ["dog"], False)):
+        directions = Directions(replace(model._opened.translator, glossary=Glossary(path, keep)))
+        assert directions.into("de", "en").chosen == "de"
+        with pytest.raises(InputError, match="does not name its languages") if is_refused else nullcontext():
+            directions.into("de", AUTO)
+
+
+def test_a_prefix_of_a_line_in_the_target_language_is_refused_before_any_translation(
+    model: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mt.api.translation.BLOCK_LINES", 1)
+    lines = [ENGLISH[0], GERMAN[2], GERMAN[2]]
+    with pytest.raises(InputError, match="line 3 is in de already, and has a prefix"):
+        next(model.results(lines, source_lang=AUTO, prefix=["", "", "Das"]))
+
+
+def test_each_line_has_one_prefix(model: Translator) -> None:
+    two, extra = ENGLISH[:2], "there is a prefix for line {}, but no such line"
+    for lines, prefixes, message in (
+        (two, ["Ein"], "line 2 has no prefix"),
+        (two, ["Ein"] * 3, extra.format(3)),
+        (two[0], ["Ein"] * 2, extra.format(2)),
+        (iter(()), iter(["Ein"]), extra.format(1)),
+    ):
+        with pytest.raises(InputError, match=message):
+            next(model.results(lines, source_lang="en", prefix=prefixes))
 
 
 def test_attention_is_without_inline_terms(model: Translator) -> None:

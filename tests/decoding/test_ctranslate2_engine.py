@@ -108,6 +108,18 @@ def test_a_ban_of_the_likeliest_token_at_the_bound(tmp_path: Path, strength: flo
         assert [len(h.ids) for [h] in found] == [12, 12]
 
 
+@pytest.mark.parametrize("first", [[], [50]])
+def test_attention_in_a_batch_is_that_of_each_sentence_alone(lively: Twins, first: list[int]) -> None:
+    options, engine = replace(OPTIONS, attention=True), lively.fast()
+    together = engine.translate(IDS, options, [first] * len(IDS))
+    for ids, found in zip(IDS, together, strict=True):
+        [alone] = engine.translate([ids], options, [first])
+        assert [h.ids for h in found] == [h.ids for h in alone]
+        for h, other in zip(found, alone, strict=True):
+            for row, expected in zip(h.attention, other.attention, strict=True):
+                assert row == pytest.approx(expected, abs=1e-5)
+
+
 # Order and batches --------------------------------------------------------------------------------------------------
 
 

@@ -199,6 +199,16 @@ def test_several_translate_into_the_languages_that_all_have(first: ModelDir, tmp
         assert open_model(folders[0], None, folders[1:]).settings.target_langs == (code,)
 
 
+def test_other_search_settings_are_warned_of(
+    first: ModelDir, second: ModelDir, tmp_path: Path, notices: list[str]
+) -> None:
+    open_model(first, None, [second])
+    assert not notices
+    other = lively("decoding.length_penalty=0.3")(tmp_path / "other")
+    assert open_model(first, None, [other]).settings.search.length_penalty == 1
+    assert notices == [f"{other.root}: its decoding settings differ from those of {first.root}, which apply"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "options"),
     [(["--n-best", "2"], SearchOptions(SearchOptions().beam_size, 2)), (["--greedy"], SearchOptions(1))],

@@ -187,10 +187,11 @@ def test_prefixes_of_a_file_are_checked_block_by_block(both: Twins) -> None:
                 n_read += 1
                 yield "A dog."
 
-    Directions.check_prefixes(translator, Lines(), ["Das"] * 3000, OPTIONS, 1)
+    check = Directions(translator).check_prefixes
+    check(translator, Lines(), ["Das"] * 3000, OPTIONS, 1)
     assert n_read == 3000
     with pytest.raises(InputError, match="the prefix of line 1500 has"):
-        Directions.check_prefixes(translator, Lines(), ["Das"] * 1499 + ["x" * 900] * 1501, OPTIONS, 1)
+        check(translator, Lines(), ["Das"] * 1499 + ["x" * 900] * 1501, OPTIONS, 1)
     assert n_read <= 3000 + 2000
 
 
@@ -279,6 +280,9 @@ def test_python(folder: Path) -> None:
     assert found[1].completion == found[1].text
     with pytest.raises(InputError, match="line 2 has no prefix"):
         model.translate(LINES, prefix=["Ein"])
+    for lines, prefixes in ((LINES, ["Ein"] * 4), (iter(LINES), iter(["Ein"] * 4))):
+        with pytest.raises(InputError, match="there is a prefix for line 4, but no such line"):
+            model.translate(lines, prefix=prefixes)
 
 
 def test_no_ngram_twice(folder: Path) -> None:

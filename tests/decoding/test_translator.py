@@ -256,9 +256,10 @@ def test_lines_of_a_detected_language_keep_their_numbers(notices: list[str], mon
 
 def test_prefixes_may_be_an_array() -> None:
     lines, prefixes = np.array(["Two men.", "A dog."]), np.array(["A boy", ""])
-    Directions.check_prefixes(make(MODEL), lines, prefixes, GREEDY, 1)
+    translator = make(MODEL)
+    Directions(translator).check_prefixes(translator, lines, prefixes, GREEDY, 1)
     with pytest.raises(InputError, match="half of a surrogate pair"):
-        Directions.check_prefixes(make(MODEL), lines, np.array(["A boy", "\udfff"]), GREEDY, 1)
+        Directions(translator).check_prefixes(translator, lines, np.array(["A boy", "\udfff"]), GREEDY, 1)
 
 
 def test_a_line_that_just_fits_is_not_split(notices: list[str]) -> None:

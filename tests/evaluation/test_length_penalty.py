@@ -293,3 +293,10 @@ def test_a_given_beam_adds_beam_search() -> None:
     assert [method.name for method in configured_methods(config)] == ["greedy"]
     _, beam = configured_methods(config, beam_size=12, length_penalty=None)
     assert (beam.name, beam.options.beam_size) == ("beam", 12)
+
+
+def test_a_ban_of_repetitions_is_for_greedy_search_too() -> None:
+    config = parse_config(SMALLEST, "x.yaml", ["evaluation.methods=[greedy, beam]"])
+    methods = configured_methods(config, beam_size=12, no_repeat_ngram_size=3)
+    found = [(method.name, method.options.beam_size, method.options.no_repeat_ngram_size) for method in methods]
+    assert found == [("greedy", 1, 3), ("beam", 12, 3)]

@@ -149,6 +149,9 @@ def test_a_glossary_may_lack_terms_of_some_directions(many_languages: Path, tmp_
     assert sum("no term in" in notice for notice in notices) == 3  # from and to French, one of them zero-shot
     with pytest.raises(InputError, match="no term in en and fr"):
         api.evaluate(many_languages / "runs" / "many", glossary=tmp_path / "terms.tbx", source_lang="en", to="fr")
+    (tmp_path / "terms.tsv").write_text("dog\tHund\n")
+    with pytest.raises(InputError, match="a TSV file does not name its languages"):
+        api.evaluate(many_languages / "runs" / "many", glossary=tmp_path / "terms.tsv")
 
 
 def test_validation_is_the_mean_over_pairs(many_languages: Path) -> None:

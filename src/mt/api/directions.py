@@ -1,10 +1,10 @@
 """Directions of a loaded model: their choice, a notice of zero-shot pairs, and detection of the source language."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
 from itertools import chain, islice, repeat
 
-from mt.api.texts import check_text, texts_of
+from mt.api.texts import check_text, refuse_unpaired, texts_of
 from mt.console import log
 from mt.decoding.candidates import Candidate
 from mt.decoding.engine import SearchOptions
@@ -30,12 +30,15 @@ class Directions:
         """Return the translator of a direction; with "auto", of any from which `to` is reached, without its terms.
 
         Raises:
-            InputError: the model does not have the languages, needs to be told one, or cannot detect them.
+            InputError: the model does not have the languages, needs to be told one, or cannot detect them, or its
+                glossary does not name them.
         """
         if source_lang == AUTO:
             self._load_detector()
-            first = next((code for code in self._translator.settings.source_langs if code != to), None)
-            return replace(self._translator, glossary=None).to(to, first)
+            others = [code for code in self._translator.settings.source_langs if code != to]
+            if self._translator.glossary is not None and len(others) > 1:
+                self._translator.glossary.require_languages()
+            return replace(self._translator, glossary=None).to(to, next(iter(others), None))
         into = (self._detecting if is_detected else self._translator).to(to, source_lang)
         pair = into.format.source_lang, into.chosen or ""
         if into.is_zero_shot and pair not in self._warned:
@@ -57,28 +60,43 @@ class Directions:
         code = self.source_of(sample, into.target_lang)
         return None if code is None else self.into(into.target_lang, code, is_detected=True)
 
-    @staticmethod
     def check_prefixes(
+        self,
         into: Translator,
         lines: str | Iterable[str],
         prefixes: str | Iterable[str],
         options: SearchOptions,
         first_line: int,
+        is_detected: bool = False,
     ) -> None:
-        """Refuse a prefix that a translation cannot begin with, unless the texts are still to be read.
+        """Refuse a prefix that a translation cannot begin with, or of no line, unless texts are still to be read.
 
-        A source language that is still to be detected does not matter.
+        With `is_detected`, the source language of each line is still to be detected.
         """
         is_empty = isinstance(prefixes, str) and not prefixes  # an array has no truth value
         if is_empty or isinstance(lines, Iterator) or isinstance(prefixes, Iterator):
             return
+        if isinstance(lines, Sized) and isinstance(prefixes, Sized) and not isinstance(prefixes, str):
+            refuse_unpaired(1 if isinstance(lines, str) else len(lines), len(prefixes), first_line)
         begun = repeat(prefixes) if isinstance(prefixes, str) else texts_of(prefixes)
         pairs = zip(texts_of(lines), begun, strict=False)
         while block := list(islice(pairs, _CHECKED_AT_ONCE)):
             for text in chain.from_iterable(block):
                 check_text(text)
-            into.check_prefixes([text for text, _ in block], options, first_line, [prefix for _, prefix in block])
+            texts, own = [text for text, _ in block], [prefix for _, prefix in block]
+            into.check_prefixes(texts, options, first_line, own)
+            if is_detected:
+                self._refuse_translated(texts, into.target_lang, own, first_line)
             first_line += len(block)
+
+    def _refuse_translated(
+        self, lines: Sequence[str], target_lang: str, prefixes: Sequence[str], first_line: int
+    ) -> None:
+        """Refuse a prefix of a line that is in the target language already."""
+        for number, (line, prefix) in enumerate(zip(lines, prefixes, strict=False), first_line):
+            if prefix.strip() and self.source_of(line, target_lang) is None:
+                message = f"line {number} is in {target_lang} already, and has a prefix"
+                raise InputError(message, "name its source language, or leave the prefix empty")
 
     def translate_detected(
         self,
@@ -96,11 +114,8 @@ class Directions:
             InputError: there is a prefix for a line in the target language.
         """
         target_lang = into.target_lang
+        self._refuse_translated(lines, target_lang, prefixes, first_line)
         sources = [self.source_of(line, target_lang) for line in lines]
-        for i, (source, prefix) in enumerate(zip(sources, prefixes, strict=False)):
-            if source is None and prefix.strip():
-                message = f"line {first_line + i} is in {target_lang} already, and has a prefix"
-                raise InputError(message, "name its source language, or leave the prefix empty")
         found = {i: [Candidate(line, 0.0, 0.0)] for i, line in enumerate(lines)}
         for code in dict.fromkeys(sources):
             if code is not None:

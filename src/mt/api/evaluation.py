@@ -106,7 +106,10 @@ def evaluate(
     comet = _comet(metrics, _path(comet_model), device)
     opened, texts = _open(models, choice, texts, to)
     is_one = len({text.direction for text in texts}) == 1
-    opened = opened.with_glossary(terms if terms is None or is_one else terms.optional())
+    if terms is not None and not is_one:
+        terms.require_languages()
+        terms = terms.optional()
+    opened = opened.with_glossary(terms)
     methods = _methods(config, request, opened.settings.search)
     covered = not metrics or set(config.evaluation.metrics) <= set(metrics)
     usual = terms is None and request.is_default and choice == EngineChoice(device=device) and covered

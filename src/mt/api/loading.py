@@ -44,8 +44,8 @@ def load(
     """Load a model to translate with.
 
     Args:
-        model: a run folder, a model folder or a checkpoint; several translate as an ensemble. None: the newest
-            finished run in `runs`.
+        model: a run folder, a model folder or a checkpoint; several translate as an ensemble, with the decoding
+            settings of the first. None: the newest finished run in `runs`.
         engine: auto, ctranslate2, torch, or on a GPU torch-graphs.
         compute_type: the number format: auto, float32, float16, bfloat16, int8, ...
         device: auto, cpu, cuda or mps.

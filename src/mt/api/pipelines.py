@@ -168,8 +168,12 @@ def _check_options(plan: Plan, step: Step) -> None:
         terms = step.text("glossary")
         glossary = glossary_of(terms if terms and not plan.writer(terms) else None, settings.keep)
         if glossary is not None:
-            pairs = plan.config_of(step.models()[0]).data.pairs
+            data = plan.config_of(step.models()[0]).data
+            scored = data.test if settings.source is None and isinstance(data.test, tuple) else data.train
+            pairs = dict.fromkeys(map(data.languages_of, scored))
             chosen = [(s, t) for s, t in pairs if s == (settings.from_ or s) and t == (settings.to or t)]
+            if len(chosen) > 1 and settings.source is None and len(step.models()) == 1:
+                glossary.require_languages()
             glossary = glossary.optional() if len(chosen) > 1 else glossary
             for pair in chosen:
                 glossary.terms(*pair)  # reads a TBX file

@@ -29,6 +29,15 @@ def check_text(text: object) -> None:
         raise InputError(f"{text!a:.50} has half of a surrogate pair", "decode it again from its bytes") from None
 
 
+def refuse_unpaired(n_lines: int, n_prefixes: int, first_line: int) -> None:
+    """Raise an `InputError` for a line without a prefix, or a prefix without a line."""
+    if n_prefixes < n_lines:
+        raise InputError(f"line {first_line + n_prefixes} has no prefix", "give an empty one")
+    if n_prefixes > n_lines:
+        message = f"there is a prefix for line {first_line + n_lines}, but no such line"
+        raise InputError(message, "give one prefix for each line")
+
+
 def known_names(given: str | Collection[str] | None, known: Sequence[str], what: str) -> tuple[str, ...]:
     """Return several names, the only one, or none; `InputError` for one that is not among those known."""
     names = tuple(several(given))

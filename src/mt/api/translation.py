@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from mt.api.directions import AUTO, Directions
 from mt.api.search import Arguments, Search, SearchRequest, Translation
-from mt.api.texts import check_text, texts_of
+from mt.api.texts import check_text, refuse_unpaired, texts_of
 from mt.decoding.alignment import Unit
 from mt.decoding.candidates import Candidate, best_of, lines_at_once
 from mt.errors import InputError, contradict, memory_explained
@@ -250,12 +250,11 @@ class Translator:
         into = replace(into, inline_terms=False) if attention else into
         options = request.options(self._opened.settings.search, scores or n_best > 1)
         utility = request.utility_in(into.target_lang)
-        self._directions.check_prefixes(into, lines, prefix, options, first_line)
+        self._directions.check_prefixes(into, lines, prefix, options, first_line, source_lang == AUTO)
         remaining, prefixes = texts_of(lines), repeat(prefix) if isinstance(prefix, str) else texts_of(prefix)
         while block := take_block(remaining, lines_at_once(BLOCK_LINES, options.n_best)):
             begun = list(islice(prefixes, len(block)))
-            if len(begun) < len(block):
-                raise InputError(f"line {first_line + len(begun)} has no prefix", "give an empty one")
+            refuse_unpaired(len(block), len(begun), first_line)
             for line in [*block, *begun]:
                 check_text(line)
             if source_lang == AUTO:
@@ -266,6 +265,8 @@ class Translator:
                 best = best_of(candidates, utility, n_best, options.sampling is not None)
                 yield self._result(line, best, into.tags if attention else None)
             first_line += len(block)
+        if not isinstance(prefix, str):
+            refuse_unpaired(0, len(list(islice(prefixes, 1))), first_line)
 
     def _check_engine(self, request: SearchRequest) -> None:
         if os.getpid() != self._pid and "CTranslate2" in self.engine:  # its threads are in the other process

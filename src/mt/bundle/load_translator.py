@@ -226,6 +226,7 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
             raise InputError(f"{folder.root}: its vocabulary is not that of {folders[0].root}", hint)
     sources, targets, pairs = _common_languages(folders, configs)
     each = [TranslationSettings.of(config) for config in configs]
+    _warn_other_searches(folders, each)
     settings = replace(
         each[0],
         max_source_tokens=min(one.max_source_tokens for one in each),
@@ -236,17 +237,22 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
     )
     dtype = torch_dtype(choice.compute_type)
     models = [model.model.to(dtype) for model in loaded]
-    name = f"torch {str(dtype).removeprefix('torch.')} on {device}"
+    together = f"{len(models)} models together, " if len(models) > 1 else ""
+    name = f"{together}torch {str(dtype).removeprefix('torch.')} on {device}"
     graphs = choice.engine == "torch-graphs"
     if graphs and (device.type != "cuda" or len(models) > 1):
         raise InputError("--engine torch-graphs is for one model on a CUDA device", "use --engine torch")
     single = models[0] if len(models) == 1 else None
-    if single is None:
-        name = f"{len(models)} models together, {name}"
     engine = TorchEngine(Ensemble(models) if single is None else single, settings.batch_tokens, graphs)
     log.debug("engine: %s", name)
     translator = Translator(engine, tokenizers, settings, load_preprocessing(folders[0]))
     return OpenedModel(translator, settings, name, tokenizers, single)
+
+
+def _warn_other_searches(folders: Sequence[ModelDir], each: Sequence[TranslationSettings]) -> None:
+    for folder, own in zip(folders, each, strict=True):
+        if own.search != each[0].search:
+            log.warning("%s: its decoding settings differ from those of %s, which apply", folder.root, folders[0].root)
 
 
 def _common_languages(folders: Sequence[ModelDir], configs: "Sequence[Config]") -> tuple[str, str, str]:

@@ -146,7 +146,7 @@ glossary_options = option_group(
 model_options = option_group(
     from_option,
     to_option,
-    models_option(MODEL_HELP.replace(".", "; several translate as an ensemble.", 1)),
+    models_option(MODEL_HELP.replace(".", "; several translate as an ensemble, with the first's settings.", 1)),
     search_options,
     engine_options,
     common_options,

@@ -147,7 +147,14 @@ class CTranslate2Engine:
             MachineError: there is not enough memory, or one of CUDA's libraries is missing.
         """
         try:
-            return self._translate(sentences, options, prefixes)
+            found = self._translate(sentences, options, prefixes)
+            # In a batch, beam search has another sentence's first row of attention. It depends on the source alone.
+            if options.attention and options.beam_size > 1 and not self._settings.guided:  # which leaves that row out
+                one = replace(options, beam_size=1, min_length=0)
+                first = self._search(sentences, [1] * len(sentences), one, (), [range(len(sentences))], 1, 0)
+                for row, [(_, _, rows)] in first.items():
+                    found[row] = [replace(h, attention=[rows[0], *(h.attention or ())[1:]]) for h in found[row]]
+            return found
         except (RuntimeError, ValueError, IndexError) as error:  # from its C++
             if "out of memory" in str(error):
                 raise MachineError(f"CTranslate2: {error}", "lower decoding.batch_tokens of the model") from None

@@ -88,11 +88,11 @@ def search_options(config: Config, method: str = "beam", **changes: Any) -> Sear
 
 
 def configured_methods(config: Config, **changes: Any) -> list[Method]:
-    """Return the configured methods; changes (None: no change) apply to beam search, and add it if it is missing."""
+    """Return the configured methods with changes (None: no change), which add beam search if it is missing."""
     names = list(config.evaluation.methods)
     if "beam" not in names and any(value is not None for value in changes.values()):
         names.append("beam")
-    return [Method(name, search_options(config, name, **({} if name == "greedy" else changes))) for name in names]
+    return [Method(name, search_options(config, name, **changes)) for name in names]
 
 
 def warn_long_lines(translator: Translator, texts: Sequence[EvalText]) -> None:

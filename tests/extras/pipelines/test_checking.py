@@ -642,6 +642,25 @@ def test_a_glossary_with_two_translations_of_a_term_is_refused(name: str, folder
     assert re.search(rf"pipeline.yaml:18: step final: {name}:\d: 'a' is 'c' here and 'b' in line \d", shown)
 
 
+def test_terms_without_languages_are_for_one_direction(folder: Path) -> None:
+    write_lines(folder / "terms.tsv", ["a\tp"])
+    write_lines(folder / "other.yy", (folder / "train.xx").read_text().splitlines())
+    tests = [f"{{source: test.en, target: test.xx, target_lang: {code}}}" for code in ("xx", "yy")]
+
+    def read(test: str, more: str) -> None:
+        values = TWO.replace("null", f"[{test}]")
+        steps = f"  m: {{train: {{config: tiny.yaml, set: {{{values}}}}}}}\n"
+        steps += f"  e: {{eval: {{model: {{step: m}}, glossary: terms.tsv{more}}}}}\n"
+        (folder / "pipeline.yaml").write_text(f"name: two\nsteps:\n{steps}")
+        read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+
+    with pytest.raises(InputError, match=r"step e: .*terms.tsv: a TSV file does not name its languages"):
+        read(", ".join(tests), "")
+    read(", ".join(tests), ", to: xx")
+    read(tests[0], "")
+    read(", ".join(tests), ", source: test.en, reference: test.xx, to: xx")
+
+
 def test_models_of_one_text_may_be_validated_on_several(folder: Path) -> None:
     other = "{seed: 2, data.test: null, data.valid: %s,"
     command = ["pipeline", "pipeline.yaml", "--emit", "slurm"]

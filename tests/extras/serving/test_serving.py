@@ -21,6 +21,7 @@ from libretranslatepy import LibreTranslateAPI
 
 from command import mt
 from conftest import CONFIG, made_once, write_corpus
+from mt.decoding.alignment import Unit, align_units
 from mt.decoding.candidates import Candidate
 from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Translator
@@ -30,6 +31,7 @@ from mt.extras.serving.limits import Limits, Metrics, RequestError
 from mt.extras.serving.requests import read_fields
 from mt.extras.serving.server import listen
 from mt.extras.serving.service import Direction, Service
+from mt.extras.serving.service import Request as Asked
 from serving_helpers import ServerProcess
 
 JSON, URLENCODED = "application/json", "application/x-www-form-urlencoded"
@@ -498,6 +500,27 @@ def test_requests_take_turns_and_what_nobody_waits_for_is_not_begun() -> None:
     assert sum(batch[0] == "gone" for batch in batches) == 1
     assert batches.index(["small"]) <= 2
     assert max(map(len, batches)) <= 128
+
+
+def test_tags_of_a_text_do_not_change_the_search_of_another() -> None:
+    class Naming(Copying):
+        """A translator that adds to each line whether its attention was asked for."""
+
+        separator = " "
+
+        def translate(self, lines: Sequence[str], options: SearchOptions, *_: Any) -> list[list[Candidate]]:
+            return [[Candidate(f"{line} {options.attention}", 0.0, 0.0)] for line in lines]
+
+        def align(self, line: str, candidate: Candidate) -> list[Unit]:
+            return align_units(line, candidate.text)
+
+    texts = ["a", "b <i>c</i> d", "", "e", "f <b>g</b> h"]
+    directions = [Direction("en", "xx", Naming(lambda _: None), SearchOptions())]
+    service = Service(directions, Limits(), Metrics())
+    answer = asyncio.run(service.translate(Asked(texts, "en", "xx", is_html=True, alternatives=0, is_list=True)))
+    service.close()
+    found = [re.sub("<[^>]*>", "", text) for text in answer["translatedText"]]
+    assert found == ["a False", "b c d True", "", "e False", "f g h True"]
 
 
 def test_a_full_queue_takes_the_next_part_of_a_document() -> None:

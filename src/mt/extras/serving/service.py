@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from mt.bundle.load_translator import open_model, read_config
 from mt.data.glossary import Glossary
 from mt.decoding.alignment import Unit
+from mt.decoding.candidates import Candidate
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.translator import Translator
 from mt.errors import InputError
@@ -208,16 +209,19 @@ class Service:
         n_best = 1 + request.alternatives
         # The beam must be at least as wide as the n-best list.
         beam = direction.search.beam_size if n_best == 1 else max(direction.search.beam_size, n_best)
-        attention = any(text.needs_alignment for text in segmented)
-        options = replace(direction.search, beam_size=beam, n_best=n_best, scores=n_best > 1, attention=attention)
-        sentences = [sentence for text in segmented for sentence in text.sentences]
-        translations = iter(await self._batcher.translate(translator, sentences, options, deadline))
-        self._count(direction, sentences)
+        options = replace(direction.search, beam_size=beam, n_best=n_best, scores=n_best > 1)
+        found: dict[bool, Iterator[list[Candidate]]] = {}
+        # Apart, as sentences translated with attention have no terms in the source. The first admit the others.
+        for aligned in dict.fromkeys(text.needs_alignment for text in segmented if text.sentences):
+            some = [sentence for text in segmented if text.needs_alignment is aligned for sentence in text.sentences]
+            own = replace(options, attention=aligned)
+            found[aligned] = iter(await self._batcher.translate(translator, some, own, deadline, always=bool(found)))
+            self._count(direction, some)
 
         def assemble() -> list[tuple[str, list[str]]]:
             results = []
             for text in segmented:
-                candidates = [next(translations) for _ in text.sentences]
+                candidates = [next(found[text.needs_alignment]) for _ in text.sentences]
                 # Each sentence's best, each second-best, and so on
                 ranked = dict.fromkeys(
                     text.assemble([each[min(rank, len(each) - 1)] for each in candidates], translator.align)
