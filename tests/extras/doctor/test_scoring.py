@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import random
 import shutil
 import signal
@@ -285,6 +286,21 @@ def test_the_next_command_has_the_same_overrides(judges: list[object], tmp_path:
     words = ("--output", "my scores", "--set", "data.max_ratio=40")
     messages = mt("data", "score", "judged.yaml", *words, *judges, cwd=tmp_path).stderr
     assert "next: mt data clean judged.yaml --set data.max_ratio=40 --scores 'my scores' --output cleaned" in messages
+
+
+@pytest.mark.parametrize("frequent", [["Okay."] * 300, ["Okay.", ""] * 300])
+def test_the_partner_of_a_sentence_is_another_one(frequent: list[str]) -> None:
+    sentences = [*frequent, *(f"Go {n}" for n in range(10, 40))]
+    random.Random(1).shuffle(sentences)
+    others = [sentences[i] for i in scoring._partners(sentences)]
+    assert all(other not in ("", sentence) for sentence, other in zip(sentences, others, strict=True))
+
+
+@pytest.mark.parametrize("sentences", [["a"], ["", "a"], ["a", "a"]])
+def test_a_sentence_without_another_has_no_contrast(sentences: list[str]) -> None:
+    pairs = [(sentence, "b") for sentence in sentences]
+    found = scoring._cross_entropies(lambda pairs: [(-1.0, 1)] * len(pairs), pairs, 0)
+    assert found[-1] == (1.0, pytest.approx(math.nan, nan_ok=True))
 
 
 @pytest.mark.parametrize("pairs", [["a b c"], ["a b c"] * 9])

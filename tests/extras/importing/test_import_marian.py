@@ -1,6 +1,10 @@
-"""Import of Marian's own files: the same logits as transformers' MarianMTModel, whose weights they hold."""
+"""Import of Marian's own files: the same logits as transformers' MarianMTModel, whose weights they hold.
+
+Marian's positions, which transformers only approximates, are put into its model.
+"""
 
 import json
+import math
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +22,14 @@ from command import mt
 from engine_helpers import ENGLISH
 from import_helpers import TEXT, marian
 from mt.bundle.load_translator import open_model
+from mt.bundle.model_folder import load_model
+from mt.config.schema import ExportFormat
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError
-from mt.extras.importing.marian import _vocabularies, find_npz
+from mt.extras.export.exporting import export
+from mt.extras.export.huggingface_weights import permute_d_model
+from mt.extras.importing.arrays import SIDES
+from mt.extras.importing.marian import _vocabularies, _weights, find_npz
 from mt.storage.run_dir import ModelDir
 
 CONFIG = {
@@ -34,6 +43,16 @@ CONFIG = {
     "transformer-postprocess-emb": "d",
 }
 LANGUAGES = {"source_lang": "en", "target_langs": ["de"]}
+
+
+PRE_NORM = {"transformer_preprocess": "n", "transformer_postprocess": "da", "transformer_postprocess_top": "n"}
+
+
+def positions(length: int, d_model: int) -> torch.Tensor:
+    """Return Marian's sinusoids as its `SinusoidalPositionEmbeddings` (src/tensors/cpu/tensor_operators.cpp) does."""
+    half = d_model // 2
+    angles = [[p * math.exp(-i * math.log(10000) / max(half - 1, 1)) for i in range(half)] for p in range(length)]
+    return torch.tensor([[*map(math.sin, row), *map(math.cos, row)] for row in angles])
 
 
 def arrays_of(model: Any, keep: list[int]) -> dict[str, np.ndarray[Any, Any]]:
@@ -98,7 +117,7 @@ def written(folder: Path, config: dict[str, Any] = CONFIG, **changes: Any) -> An
     ],
     ids=["swish", "relu", "separate", "tags"],
 )
-def test_weights_and_translations_are_those_of_transformers(
+def test_weights_are_those_of_transformers_and_positions_those_of_marian(
     config: dict[str, Any], changes: dict[str, Any], tmp_path: Path
 ) -> None:
     written(tmp_path / "opus", CONFIG | config, **changes)
@@ -109,17 +128,52 @@ def test_weights_and_translations_are_those_of_transformers(
     sides = [[t.tokens(range(t.vocab_size)) for t in opened.tokenizers] for opened in (ours, direct)]
     assert sides[0] == sides[1]
     weights, expected = (dict(opened.model.named_parameters()) for opened in (ours, direct))
+    for side in ("source", "target"):
+        table = weights.pop(f"{side}_embedding.positions.table").detach()
+        assert torch.allclose(table, positions(512, table.shape[1]), atol=1e-4)
     assert weights.keys() == expected.keys()
+    order = torch.arange(table.shape[1])
+    order = torch.cat([order[::2], order[1::2]])  # of transformers, whose sinusoids are ours permuted
     for name, tensor in weights.items():
-        assert torch.equal(tensor, expected[name]), name
-    options = SearchOptions(5, 1, max_length=12)
-    language = languages["target_langs"][0]
-    found = [opened.translator.to(language).best(ENGLISH, options) for opened in (ours, direct)]
+        assert torch.equal(tensor, permute_d_model(name, expected[name], order)), name
+
+
+@pytest.mark.parametrize("d_model", [2, 16, 512])
+def test_positions_are_those_of_marian(d_model: int, tmp_path: Path) -> None:
+    arrays = {"Wemb": np.zeros((3, d_model), np.float32)}
+    for side in ("encoder", "decoder"):
+        table = _weights(tmp_path, arrays)[f"model.{side}.embed_positions.weight"]
+        assert torch.allclose(table, positions(512, d_model), atol=1e-4)
+
+
+@pytest.mark.parametrize("norms", [{}, PRE_NORM], ids=["post", "pre"])
+@pytest.mark.parametrize("kind", ["ctranslate2", "huggingface", "onnx"])
+def test_exports_keep_the_positions(kind: ExportFormat, norms: dict[str, str], tmp_path: Path) -> None:
+    written(tmp_path / "opus")
+    _configured(**norms)(tmp_path / "opus")
+    if norms:
+        ones, zeros = np.ones((1, 16), np.float32), np.zeros((1, 16), np.float32)
+        tops = {f"{side}_top_ln_{part}": new for side in SIDES for part, new in (("scale", ones), ("bias", zeros))}
+        _changed(**{name: lambda array, new=new: new for name, new in tops.items()})(tmp_path / "opus")
+    mt_api.import_model(tmp_path / "opus", tmp_path / "ours", **LANGUAGES)
+    ours = ModelDir(tmp_path / "ours")
+    export(ours, kind, tmp_path / "out", [], "float32" if kind == "ctranslate2" else None)  # compares the outputs
+    engines = (open_model(ours, EngineChoice(name, compute_type="float32")) for name in ("torch", "ctranslate2"))
+    found = [opened.translator.best(ENGLISH, SearchOptions(5, 1, max_length=12)) for opened in engines]
     assert found[0] == found[1]
+    if kind != "onnx":
+        mt_api.import_model(tmp_path / "out", tmp_path / "again")
+        folders = (ours, ModelDir(tmp_path / "again"))
+        before, after = (load_model(folder, torch.device("cpu")).model.state_dict() for folder in folders)
+        assert before.keys() == after.keys()
+        assert all(torch.equal(before[name], after[name]) for name in before)
 
 
 def test_logits(tmp_path: Path) -> None:
     theirs = written(tmp_path / "opus")
+    with torch.no_grad():
+        for side in (theirs.get_encoder(), theirs.get_decoder()):
+            side.embed_positions.weight.copy_(positions(*side.embed_positions.weight.shape))
     done = mt("import", "opus/model.npz", "--from", "en", "--to", "de", "--output", "ours", cwd=tmp_path)
     assert done.stdout.startswith("en to de, ")
     ours = open_model(ModelDir(tmp_path / "ours"), EngineChoice("torch"))
@@ -231,6 +285,8 @@ BAD = {
     "type": (_configured(type="s2s"), "type: 's2s' is not one of our architectures"),
     "reversed": (_configured(right_left=True), "right-left: True is not one of our architectures"),
     "activation": (_configured(transformer_ffn_activation="gelu"), "'gelu' is not one of our architectures"),
+    "no-positions": (_configured(transformer_disable_position_embeddings=True), "embeddings: True is not one of our"),
+    "alibi": (_configured(transformer_attention_mask="alibi"), "mask: 'alibi' is not one of our architectures"),
     "norm": (_configured(transformer_postprocess="da"), "norms: 'da' is not one of our architectures"),
     "no-config": (_changed(special_model=None), "no configuration"),
     "shape": (_changed(encoder_l1_ffn_W1=lambda array: array[:-1]), r"has shape \[24, 15\], but \[24, 16\]"),

@@ -12,8 +12,8 @@ from conftest import made_once
 from data_helpers import write_lines
 from import_helpers import sentencepiece
 from mt.bundle.pretrained import Pretrained
-from mt.config import Config, load_config
-from mt.extras.planning.finetuning import Start
+from mt.config import Config, TrainingConfig, load_config
+from mt.extras.planning.finetuning import Start, _half_of_peak
 
 TRAIN = ["--train", "new.en", "new.yy"]
 
@@ -79,6 +79,16 @@ def test_a_model_goes_on_with_its_optimizer_augmentation_and_evaluation(tuned: P
     assert (config.data.max_length, training.max_tokens) == (3000, 3000)
     assert (training.optimizer, training.learning_rate, training.schedule) == ("muon", 2e-3, "cosine")
     assert (training.ema_decay, training.guided_alignment) == (None, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [({"schedule": "noam", "learning_rate": 1.0}, 3.5e-4), ({"schedule": "cosine", "learning_rate": 4e-3}, 2e-3)],
+    ids=["noam", "cosine"],
+)
+def test_muons_rate_is_half_of_the_highest(changes: dict[str, object], expected: float) -> None:
+    training = TrainingConfig.model_validate({"optimizer": "muon", "warmup_steps": 4000, **changes})
+    assert _half_of_peak(training, 512) == expected
 
 
 def test_a_model_goes_on_with_the_subword_sampling_of_its_given_tokenizer(tuned: Path, tmp_path: Path) -> None:

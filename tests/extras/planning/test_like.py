@@ -211,7 +211,16 @@ def test_joeynmt(tmp_path: Path) -> None:
             {"warmupinversesquareroot": "plateau", "  learning_rate_warmup: 3000\n": ""},
             {"schedule": "constant", "warmup_steps": 0, "patience": 10},
         ),
-        ({"  learning_rate_warmup: 3000\n": ""}, {"warmup_steps": 10_000}),  # JoeyNMT's default
+        ({"  learning_rate_warmup: 3000\n": ""}, {"warmup_steps": 4000}),  # JoeyNMT's default
+        ({"metric: bleu": "metric: chrf"}, {"best_metric": "bleu"}),
+        (
+            {"  learning_rate: 0.0007\n": "", "  epochs: 30\n": "", "  early_stopping_metric: bleu\n": ""},
+            {"learning_rate": 0.005, "max_epochs": 3, "best_metric": "loss", "eps": 1e-8},
+        ),
+        (
+            {"scheduling: warmupinversesquareroot": "scheduling: noam\n  learning_rate_peak: 0.001"},
+            {"schedule": "noam", "learning_rate": 1.0},
+        ),
         ({"  label_smoothing: 0.1\n": "", "  clip_grad_norm: 2.0\n": ""}, {"label_smoothing": 0.0, "clip_norm": None}),
         ({"batch_type: sentence": "batch_type: token", "batch_size: 80": "batch_size: 4000"}, {"max_tokens": 4000}),
         ({"adam\n": "adam\n  weight_decay: 0.01\n"}, {"optimizer": "adamw", "weight_decay": 0.01}),
@@ -224,6 +233,18 @@ def test_options_that_depend_on_others(tmp_path: Path, changes: dict[str, str], 
         text = text.replace(old, new)
     training = converted(tmp_path, text)[0].training
     assert {key: getattr(training, key) for key in expected} == expected
+
+
+def test_joeynmt_searches_greedily_by_default(tmp_path: Path) -> None:
+    decoding = converted(tmp_path, JOEYNMT.replace("beam_size: 4, beam_alpha: 0.6, ", ""))[0].decoding
+    assert (decoding.beam_size, decoding.length_penalty) == (1, 0.0)
+
+
+def test_joeynmt_ignores_a_peak(tmp_path: Path) -> None:
+    text = JOEYNMT.replace("  learning_rate: 0.0007\n", "  learning_rate: 0.0007\n  learning_rate_peak: 0.001\n")
+    config, comments = converted(tmp_path, text)
+    assert config.training.learning_rate == 0.001
+    assert "training.learning_rate_peak: 0.001: JoeyNMT 2.3 ignores it, and takes training.learning_rate" in comments
 
 
 def test_opennmt(tmp_path: Path) -> None:

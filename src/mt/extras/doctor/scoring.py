@@ -1,7 +1,7 @@
 """Scores of training pairs by a model of each direction: is the target a translation of the source?
 
 `forward` is the cross-entropy of the target given the source in nats per token, `backward` that of the source given the
-target, and `dual` is |forward - backward| + (forward + backward) / 2, the dual conditional cross-entropy of
+target. `dual` is exp(-|forward - backward| - (forward + backward) / 2), from the dual conditional cross-entropy of
 Junczys-Dowmunt 2018 (arXiv:1809.00197, equation 1). A hard sentence has a high cross-entropy whatever its translation,
 so each pair is also scored with a sentence of another pair in the place of its source: `contrast` is what the right one
 gains, the mean of both directions. It needs no correction for length.
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,6 @@ RANDOM_LINE = 0  # of pairs put together at random, which show what no translati
 _BLOCK = 2_000  # pairs scored together, and lost at most when the process is killed
 _LEXICON_SAMPLE = 40_000  # pairs
 _RANDOM_PAIRS = 10_000  # at most about twice as many are put together
-_MAX_TRIES = 10  # to find another sentence where many are equal
 
 _EPOCHS, _BYTES_A_STEP = 6, 8_500  # of target text in batches of 2,048 tokens, padding counted
 _STEPS = 500, 1_500
@@ -193,33 +193,33 @@ def _rows(
 def _cross_entropies(scorer: Scorer, pairs: Sequence[Pair], side: int) -> list[tuple[float, float]]:
     """Return for each pair its cross-entropy, and what it is less than with another given sentence.
 
-    Both in nats per token; nan where the model takes no such pair.
+    Both in nats per token; nan where the model takes no such pair, or there is no other sentence.
     """
     other = _partners([pair[side] for pair in pairs])
     right = [(pair[side], pair[1 - side]) for pair in pairs]
     wrong = [(pairs[other[i]][side], pair[1 - side]) for i, pair in enumerate(pairs)]
     found = list(scorer([*right, *wrong]))
     results = []
-    for own, contrast in zip(found[: len(pairs)], found[len(pairs) :], strict=True):
+    for own, contrast, is_same in zip(found[: len(pairs)], found[len(pairs) :], map(eq, right, wrong), strict=True):
         entropy = math.nan if own is None else -own[0] / own[1]
-        results.append((entropy, math.nan if contrast is None else -contrast[0] / contrast[1] - entropy))
+        results.append((entropy, math.nan if contrast is None or is_same else -contrast[0] / contrast[1] - entropy))
     return results
 
 
 def _partners(sentences: Sequence[str]) -> NDArray[np.intp]:
-    """Return for each of B sentences the index of another of similar length, the same in every session."""
-    lengths = [int(4 * math.log2(1 + len(sentence))) for sentence in sentences]
+    """Return for each of B sentences the index of another of similar length, the same in every session.
+
+    Equal sentences have one partner. It is not empty; a sentence without any other is its own.
+    """
+    places = {sentence: i for i, sentence in enumerate(sentences)}
+    lengths = [int(4 * math.log2(1 + len(sentence))) for sentence in places]
     order = np.lexsort((np.random.default_rng(len(lengths)).random(len(lengths)), np.array(lengths)))
-    partners = np.empty(len(lengths), np.intp)
-    partners[order] = np.roll(order, 1)
-    for shift in range(2, _MAX_TRIES):
-        same = [i for i, other in enumerate(partners.tolist()) if sentences[i] == sentences[other]]
-        if not same:
-            break
-        further = np.empty_like(partners)
-        further[order] = np.roll(order, shift)
-        partners[same] = further[same]
-    return partners
+    rows = np.array(list(places.values()), np.intp)[order]
+    others = np.roll(rows, 1)
+    shortest = int("" in places)  # its place, the empty one apart
+    others[: shortest + 1] = rows[min(shortest + 1, len(rows) - 1)]
+    partner = dict(zip((sentences[row] for row in rows), others, strict=True))
+    return np.array([partner[sentence] for sentence in sentences], np.intp)
 
 
 def _language_shares(languages: tuple[str, str], pairs: Sequence[Pair]) -> Iterator[list[float]]:

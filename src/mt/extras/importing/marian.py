@@ -1,7 +1,8 @@
 """Models of Marian: an `.npz` with the parameters and their configuration, SentencePiece models, and vocabularies.
 
 Sizes are checked before an array is read, and nothing is unpickled. Matrices multiply from the right, so they are
-transposed. The decoder begins with a vector of zeros.
+transposed. The decoder begins with a vector of zeros. Marian's sinusoids have other frequencies than the paper's, so
+they become a table of learned positions.
 """
 
 import math
@@ -23,12 +24,11 @@ from mt.extras.importing.arrays import SIDES, add_start, describe
 from mt.extras.importing.huggingface import Description, Languages
 from mt.extras.importing.safe_tensors import COPY_AGAIN, Tensors, read_mapping
 from mt.extras.importing.vocabularies import marian_vocabulary
-from mt.extras.importing.weights import Plan
-from mt.model.positions import SinusoidalPositions
+from mt.extras.importing.weights import Plan, tensor2tensor_sinusoids
 from mt.text.languages import base_language
 
 _CONFIG = "special:model.yml"
-_POSITIONS = 512  # that transformers gives these models, whose sinusoids have no end
+_POSITIONS = 512  # as transformers gives these models, whose sinusoids have no end
 _ACTIVATIONS = {"relu": 0, "swish": 2}  # by CTranslate2's numbers; Marian's gelu is an approximation that we lack
 _NORMS = {"dan": False, "n da n": True}  # transformer-preprocess, -postprocess, -postprocess-top: is it pre-norm
 _ALLOWED: dict[str, tuple[Any, ...]] = {
@@ -40,6 +40,8 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "transformer-tied-layers": ([],),
     "transformer-ffn-activation": tuple(_ACTIVATIONS),
     "transformer-postprocess-emb": ("d", "", "n", "nd"),
+    "transformer-disable-position-embeddings": (False,),
+    "transformer-attention-mask": ("default",),
 }
 # Patterns of names, with transformers' ones; a layer's number is one less there.
 _NAMES = {
@@ -157,8 +159,7 @@ def _weights(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str
     tensors.setdefault("lm_head.weight", target)
     positions = tensors.pop("positions", None)
     if positions is None:
-        table = SinusoidalPositions(target.shape[1], 0).sinusoids(_POSITIONS)
-        positions = torch.cat([table[:, ::2], table[:, 1::2]], dim=1)
+        positions = tensor2tensor_sinusoids(_POSITIONS, target.shape[1], first=0)
     return tensors | {f"model.{side}.embed_positions.weight": positions for side in SIDES}
 
 

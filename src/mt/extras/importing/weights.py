@@ -55,11 +55,11 @@ class Plan:
     exact: bool = False  # our own export: every row is a token's, and biases that we lack are zero
 
 
-def tensor2tensor_sinusoids(length: int, d_model: int) -> Tensor:
-    """Return the positions (length, D) of M2M-100 behind its offset of 2: sines, then cosines."""
+def tensor2tensor_sinusoids(length: int, d_model: int, first: int = 2) -> Tensor:
+    """Return positions (length, D) from `first` on, by default M2M-100's: sines, then cosines."""
     half = d_model // 2
-    frequencies = torch.exp(torch.arange(half).float() * -(math.log(10000) / (half - 1)))
-    angles = torch.arange(2, length + 2).float()[:, None] * frequencies
+    frequencies = torch.exp(torch.arange(half).float() * -(math.log(10000) / max(half - 1, 1)))
+    angles = torch.arange(first, length + first).float()[:, None] * frequencies
     table = torch.cat([angles.sin(), angles.cos()], dim=1)
     return torch.nn.functional.pad(table, (0, d_model % 2))
 

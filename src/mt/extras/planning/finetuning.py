@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mt.bundle.load_translator import open_model, read_config
 from mt.bundle.pretrained import Pretrained
-from mt.config import DataConfig, EvaluationConfig, parse_config
+from mt.config import DataConfig, EvaluationConfig, TrainingConfig, parse_config
 from mt.config.base import Section
 from mt.console import log
 from mt.data.corpus import Pair
@@ -45,6 +45,7 @@ from mt.extras.planning.recipe import (
 from mt.metrics.scores import score
 from mt.storage.find_model import find_model
 from mt.text.languages import base_language
+from mt.training.optimizers import learning_rate
 
 _SHAPE = ("d_model", "n_heads", "d_ff", "encoder_layers", "decoder_layers", "dropout")
 _EPOCHS = (20, 10, 5, 3, 1)  # by size of the text, as in SIZE_BOUNDS
@@ -173,10 +174,9 @@ def _training(start: Start, inputs: PlanInputs, length: Length) -> list[Choice]:
     # Models that Muon trained learn more from it afterwards, too (Liu et al. 2025, arXiv:2502.16982).
     optimizer = "muon" if training.optimizer == "muon" else "adam"
     if optimizer == "muon":
-        rate = float(f"{training.learning_rate / 2:.1e}")
         changed = [
             Choice("optimizer", "muon", "as it was trained"),
-            Choice("learning_rate", rate, "half of what trained the model"),
+            Choice("learning_rate", _half_of_peak(training, model.d_model), "half of what trained the model"),
             Choice("schedule", "cosine", "falls to zero at max_steps"),
         ]
     else:
@@ -201,6 +201,13 @@ def _training(start: Start, inputs: PlanInputs, length: Length) -> list[Choice]:
         choices["max_tokens"] = Choice("max_tokens", longest, "of one sentence of data.max_length")
     patience = Choice("patience", 5, "ends when the validation text shows overfitting")
     return [Choice("init_from", str(start.path)), *choices.values(), patience]
+
+
+def _half_of_peak(training: TrainingConfig, d_model: int) -> float:
+    """Return half of the highest learning rate that a training reached."""
+    is_factor = training.schedule == "noam"
+    peak = learning_rate(training.warmup_steps, training, d_model) if is_factor else training.learning_rate
+    return float(f"{peak / 2:.1e}")
 
 
 def _score(start: Start, texts: Texts, options: InitOptions) -> str:

@@ -150,6 +150,12 @@ def _rsqrt_rate(value: Any, options: Mapping[str, Any]) -> Any:
     return _Noted(value / warmup**0.5, f"there the rate is divided by the root of the step, at least of {warmup}")
 
 
+def _peak(value: Any, options: Mapping[str, Any]) -> Any:
+    if options.get("training.scheduling") == "noam":
+        return {}
+    return _Noted(value, "JoeyNMT 2.3 ignores it, and takes training.learning_rate")
+
+
 _FUNCTIONS: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {
     "batch": _batch,
     "betas": lambda value, options: [float(part) for part in value.strip("()[] ").split(",")],
@@ -162,6 +168,7 @@ _FUNCTIONS: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {
     "noam_factor": lambda value, options: value if options.get("training.scheduling") == "noam" else {},
     "number": lambda value, options: len(value),
     "one_minus": lambda value, options: 1 - value if value else None,
+    "peak": _peak,
     "pieces": lambda value, options: max(value, _FEWEST_PIECES),
     "positive": lambda value, options: value if value > 0 else None,
     "rsqrt_rate": _rsqrt_rate,
