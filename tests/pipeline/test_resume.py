@@ -1,5 +1,6 @@
 """Promises 1, 2 and 6: exact resume after any crash, checkpoints whole or absent, signals save and exit."""
 
+import json
 import os
 import random
 import shutil
@@ -20,7 +21,7 @@ from conftest import make_project
 from mt.api.training import train as api_train
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest, verify
-from mt.storage.run_dir import RunDir
+from mt.storage.run_dir import MANIFEST, RunDir
 from mt.system.cpus import usable_cores
 from mt.training.signals import StopRequest
 from resume_helpers import LONG, events, hurt, last_step, overrides, resumes, run_of, train, wait_for_step, weights
@@ -273,7 +274,11 @@ def test_a_finished_run_does_nothing_again(trained: Path, tmp_path: Path) -> Non
     folder = copy_of(trained, tmp_path / "copy")
     before = weights(folder)
     steps = [event["step"] for event in events(folder) if event["event"] == "train"]
+    facts = read_manifest(run_of(folder).model.root)
+    assert facts["peak_memory"] > 0
+    (run_of(folder).model.root / MANIFEST).write_text(json.dumps(facts | {"peak_memory": 77_700_000_000}))
     done = train(folder, "training.log_every=3")
+    assert "at most 77.7 GB of memory" in done.stdout, "that of the training"
     assert weights(folder) == before
     assert [event["step"] for event in events(folder) if event["event"] == "train"] == steps
     for stage in ("reading the corpus", "training the tokenizer", "encoded", "translating"):

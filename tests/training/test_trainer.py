@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -252,6 +253,25 @@ def test_a_validation_that_fails_loses_no_step_and_is_made_again(tiny: Path) -> 
     assert replace(found, seconds=0, elapsed=0) == replace(expected, seconds=0, elapsed=0)
     assert_equal(whole.model.parameters(), parts.model.parameters())
     assert [event["step"] for event in recorded(parts, "validation")] == [4, 8, 10]
+
+
+def test_the_remaining_time_counts_from_the_first_step(tiny: Path) -> None:
+    """A validation that a resumed training makes first is none of its steps."""
+    ended = list[float]()
+
+    def validate(_: object) -> Validation:
+        ended.append(time.monotonic())
+        return Validation(1.0, math.e, 1.0, "", [])
+
+    parts = Parts(tiny, "training.max_steps=8", "training.validate_every=4")
+    with pytest.raises(StopIteration):
+        parts.trainer(validate=scripted()).run()
+    trainer = parts.trainer(validate=validate)
+    trainer.run()
+    assert len(ended) == 2
+    started, step = trainer._session_start
+    assert step == 4
+    assert ended[0] <= started <= ended[1]
 
 
 @pytest.mark.parametrize(

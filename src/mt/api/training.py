@@ -57,8 +57,7 @@ def start(config: ConfigLike, overrides: list[str], runs: Path, progress: Listen
             from mt.extras.export.exporting import require_packages
 
             require_packages(*settings.exports)
-        listener = progress or (lambda event: None)
-        summary = run.run(settings, runs, distributed, _write_extras, listener)
+        summary = run.run(settings, runs, distributed, _write_extras, progress)
         return Run(runs / settings.name, summary)
 
     return _in_all_ranks(config, overrides, run)

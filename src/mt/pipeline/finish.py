@@ -76,7 +76,7 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
                 passes=trainer.batches.epochs_done,
                 tokens=state.tokens,
                 seconds=round(state.seconds, 3),
-                peak_memory=peak_memory(),
+                peak_memory=facts["peak_memory"],
             )
         else:
             trained.score(config)
@@ -130,6 +130,7 @@ class _TrainedModel:
                 facts["pairs"] = [list(pair) for pair in config.data.pairs]
             facts["formats"] = [asdict(result) for result in formats]
             facts["formats_table"] = formats_table(formats, signature) if formats else ""
+            facts["peak_memory"] = peak_memory()
             facts["test"] = [result.as_dict() for result in results]
             facts["scores"] = results_table(results) if results else ""
 
@@ -196,7 +197,7 @@ class _TrainedModel:
 
 def _summary(config: Config, run_dir: RunDir, state: TrainState, facts: dict[str, Any]) -> str:
     """Report training costs, weights, scores and the next command."""
-    speed, memory = state.tokens / max(state.seconds, 1e-9), peak_memory()
+    speed, memory = state.tokens / max(state.seconds, 1e-9), facts.get("peak_memory", 0)
     lines = [
         f"trained {state.step:,} steps ({state.tokens:,} tokens) in {duration(state.seconds)}, "
         f"{speed:,.0f} tokens/s" + (f", at most {memory / 1e9:.1f} GB of memory" if memory else ""),

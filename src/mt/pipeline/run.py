@@ -31,7 +31,7 @@ def run(
     runs: Path,
     distributed: Distributed = SINGLE_PROCESS,
     afterwards: Callable[[Config, RunDir], Iterable[str]] = lambda *_: (),
-    listener: Callable[[Mapping[str, Any]], None] = lambda event: None,
+    listener: Callable[[Mapping[str, Any]], object] | None = None,
 ) -> str:
     """Run every stage that is not done yet.
 
@@ -68,7 +68,7 @@ def run(
         pretrained, origin = distributed.broadcast(prepared)
         tokenizers = TokenizerPair.load(run_dir.tokenizer, config.tokenizer.shared)
         trainer = make_trainer(config, run_dir, tokenizers, device, pretrained, distributed, origin)
-        trainer.metrics.listener = listener
+        trainer.metrics.listener = listener or trainer.metrics.listener
         with closing(trainer.metrics):
             state = trainer.run()
             summary = finish(config, run_dir, tokenizers, trainer, state)

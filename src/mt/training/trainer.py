@@ -107,7 +107,6 @@ class Trainer:
             StoppedError: a signal came; everything is saved.
             DivergedError: five updates in a row were not finite; 21 in fp16.
         """
-        self._session_start = time.monotonic(), self.state.step
         if not self.is_over() or self._has_unscored_steps() or self.metrics.last_step() > self.state.step:
             self.metrics.write("resume" if self.state.step else "start", self.state.step)
         is_alone = self.distributed.world_size == 1  # an interrupted rank could wait for the others as it exits
@@ -118,6 +117,7 @@ class Trainer:
                 self.validate()
             if self.settings.init_from is not None and self.state.step == 0:
                 self._score_start()
+            self._session_start = time.monotonic(), self.state.step
             while not self.is_over():
                 started = time.perf_counter()
                 self.step()

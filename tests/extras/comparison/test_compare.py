@@ -25,7 +25,13 @@ from data_helpers import write_lines as write
 from engine_helpers import reseal
 from mt.config import parse_config
 from mt.data.eval_texts import EvalText
-from mt.extras.comparison.results import compare, comparison_text, marked_differences, sentence_differences
+from mt.extras.comparison.results import (
+    compare,
+    comparison_json,
+    comparison_text,
+    marked_differences,
+    sentence_differences,
+)
 from mt.extras.comparison.significance import System, paired_tests
 from mt.extras.comparison.systems import Comparison, _not_scored
 from mt.storage.run_dir import RunDir
@@ -174,6 +180,19 @@ def test_disagreeing_tests_are_reported(notices: list[str]) -> None:
     assert compared.tests[0].systems[1].p_bootstrap < 0.05
     assert "b against a: the tests disagree about chrF (+" in comparison_text(compared, BRACKETS)
     assert any("only 5 sentences" in notice for notice in notices)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "named"),
+    [("", "", ""), ("", "en", " into en"), ("fr", "en", " from fr into en"), ("fr", "", " from fr")],
+)
+def test_the_direction_is_named(source: str, target: str, named: str) -> None:
+    lines = references(5)
+    text = EvalText(target, [], lines, source)
+    compared = compare(Comparison(text, [System("a", lines), System("b", lines)], "13a"), ["chrf"], 10, 10, 0)
+    assert comparison_text(compared, BRACKETS).startswith(f"5 sentences{named}; the baseline is a")
+    [written] = comparison_json([compared])["comparisons"]
+    assert (written["target_lang"], written.get("source_lang")) == (target or None, source or None)
 
 
 def test_verdicts(files: Path) -> None:

@@ -24,7 +24,7 @@ from command import mt
 from document_helpers import same, shout, translated, translator
 from mt.errors import InputError
 from mt.extras.documents.formats import document_format
-from mt.extras.documents.translating import translate_document
+from mt.extras.documents.translating import DocumentSummary, translate_document
 
 ROOT = Path(__file__).parents[3]
 MKDOCS, MATPLOTLIB = Path(mkdocs.__file__).parent, Path(matplotlib.__file__).parent
@@ -514,6 +514,17 @@ def test_a_part_is_unpacked_only_as_far_as_it_claims(tmp_path: Path, monkeypatch
         assert tracemalloc.get_traced_memory()[1] < 25_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_a_document_in_the_target_language_is_copied(tmp_path: Path, notices: list[str]) -> None:
+    source, output = tmp_path / "a.html", tmp_path / "b.html"
+    source.write_text("<p>Ein Satz.</p><p>Noch einer.</p>")
+    done = translate_document(source, output, translator(shout), languages=("?", "de"), show_sample=lambda _: False)
+    assert done == DocumentSummary(0, [])
+    assert output.read_bytes() == source.read_bytes()
+    assert notices == [f"{source}: in de already, so it is copied"]
+    assert translate_document(source, output, translator(shout), show_sample=lambda _: True).segments == 2
+    assert len(notices) == 1
 
 
 def test_the_command_line(trained: Path, tmp_path: Path) -> None:

@@ -206,9 +206,18 @@ def test_space_that_a_run_uses_already_need_not_be_free(tmp_path: Path, monkeypa
     (tmp_path / "checkpoints" / "a").write_bytes(bytes(600))
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=500))
-    assert _disk_space(tmp_path, tmp_path, 1000, complete=True) == "up to 1e-06 GB, 6e-07 of it in use, of 0.00 GB free"
+    assert _disk_space(tmp_path, tmp_path, 1000, complete=True) == "up to 0.00 GB, of 0.00 GB free"
     with pytest.raises(MachineError, match="may need"):
         _disk_space(tmp_path, tmp_path, 1200, complete=True)
+
+
+def test_sizes_have_no_exponents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (tmp_path / "a").open("wb") as file:
+        file.truncate(1_230_000_000)  # sparse
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=2_345_000_000_000))
+    text = _disk_space(tmp_path, tmp_path, 123_000_000_000, complete=False)
+    assert text == "at least 123 GB, 1.23 of it in use, of 2,345 GB free"
 
 
 def test_a_signal_to_the_process_group_leaves_no_text_behind(tiny: Path) -> None:

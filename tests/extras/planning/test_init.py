@@ -375,6 +375,11 @@ def test_few_epochs_need_less_dropout(pairs: int, epochs: float, dropout: float)
 MEASURED = Measurements("fp32", 1_000_000, 5, 0.5, 4000.0, 0.01, 0.02, 10**9, None, 0.0)
 
 
+@pytest.mark.parametrize(("seconds", "shown"), [(0.0123, "0.012"), (9.96, "10"), (132.4, "132"), (1320.0, "1,320")])
+def test_the_time_of_a_step_has_no_exponent(seconds: float, shown: str) -> None:
+    assert replace(MEASURED, seconds_per_step=seconds).step_time == f"{shown} s a step"
+
+
 def texts_of(pairs: int, minutes: float | None, general: int = 0, test: int = 1000, translating: float = 0.0) -> Texts:
     inputs = PlanInputs(sample_of(pairs), "cpu", 2, minutes, translating=translating)
     return Texts(inputs, replace(sample_of(general), clean_pairs=[]), None, [pairs - 2000], 1000, test)

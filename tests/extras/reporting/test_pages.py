@@ -9,6 +9,8 @@ import pytest
 from playwright import sync_api
 
 from command import mt
+from mt.extras.reporting.html import page as html_page
+from mt.extras.reporting.html import table
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
@@ -96,4 +98,22 @@ def test_the_corpus_page_tells_positions_copies_commands_and_unfolds(
     button = page.locator("button.copy").first
     button.press("Enter")
     sync_api.expect(button).to_have_text(re.compile("Copied|Selected"))
+    page.close()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_text_from_right_to_left_begins_at_the_right(width: int, browser: "sync_api.Browser") -> None:
+    page = browser.new_page(viewport={"width": width, "height": 844})
+    rows = table(["source", "translation"], [["(שלום) a.", "(a) שלום."]], "texts")
+    page.set_content(html_page("w", "t", "s", "", [("Texts", f'{rows}<div class="columns"><h3>(שלום) a.</h3></div>')]))
+    turned = page.evaluate("""() => [...document.querySelectorAll("td, .columns h3")].map((one) => {
+      const [text, range] = [one.firstChild, document.createRange()];
+      const [first, last] = [0, text.length - 1].map((at) => {
+        range.setStart(text, at);
+        range.setEnd(text, at + 1);
+        return range.getBoundingClientRect().left;
+      });
+      return first > last;
+    })""")
+    assert turned == [True, False, True]
     page.close()

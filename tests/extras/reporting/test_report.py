@@ -15,7 +15,7 @@ from mt.config import load_config
 from mt.errors import InputError
 from mt.extras.reporting.charts import Line, line_chart
 from mt.extras.reporting.html import table
-from mt.extras.reporting.report import _bleu_by_length, report_html
+from mt.extras.reporting.report import _bleu_by_length, _data, report_html
 from mt.extras.reporting.run_data import RunData
 from mt.storage.run_dir import RunDir
 from resume_helpers import events
@@ -117,6 +117,21 @@ def test_a_run_without_its_data_or_unfinished_has_a_report(run: Path) -> None:
     assert "Attention" not in text
 
 
+def test_counts_and_lengths_are_those_of_the_encoded_text(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, counts = (
+        json.loads((run / "data" / "cleaning.json").read_text())["kept"],
+        run / "data" / "text" / "counts.json",
+    )
+    assert "Lengths of training sentences, in tokens" in report_text(run)
+    prepared = json.loads(counts.read_text())
+    prepared["pairs"]["train"] = kept + 1000  # so many more are longer than max_length
+    counts.write_text(json.dumps(prepared))
+    monkeypatch.setattr("mt.extras.reporting.run_data._MAX_LENGTHS", -(-kept // 2))
+    content = _data(RunData(RunDir(run)))
+    assert f"{kept + 1000:,}" not in content
+    assert f"Lengths of {-(-kept // 2):,} evenly spaced training sentences, in tokens" in content
+
+
 def test_a_report_that_cannot_be_written_costs_no_summary(tiny: Path) -> None:
     (tiny / "runs" / "tiny" / "report.html").mkdir(parents=True)
     done = mt("train", "--config", "tiny.yaml", "--set", "training.report=true", cwd=tiny)
@@ -184,6 +199,8 @@ def test_the_points_of_a_curve_have_their_values_where_they_are_drawn() -> None:
     assert len(circles) == 4
     for circle in circles:
         assert any(all(abs(float(a) - float(b)) < 0.1 for a, b in zip(circle, mark, strict=True)) for mark in marks)
+    large = line_chart("T", "step", [Line("a", [2_500_000], [13_048.0]), Line("b", [1], [2.5e-5])])
+    assert re.findall(r"<title>(.*?)</title>", large) == ["a, step 2,500,000: 13,048", "b, step 1: 2.5e-05"]
     many = line_chart("T", "step", [Line("a", range(10_000), range(10_000))])
     assert 100 < many.count("<title>") <= 200, "a long curve is no burden"
     assert "step 9,999: 9,999" in many, "the last value is the one people look for"

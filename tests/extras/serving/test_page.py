@@ -134,6 +134,19 @@ def test_the_text_is_shown_as_text(page: "sync_api.Page") -> None:
     result_is(page, "<img src=x onerror=alert(1)>")
 
 
+def test_text_from_right_to_left_is_laid_out_so(page: "sync_api.Page") -> None:
+    answer = {"translatedText": "שלום", "alternatives": ["(עולם) a"]}
+    page.route("**/translate", lambda route: route.fulfill(json=answer))
+    page.get_by_label("Text to translate").fill("سلام")
+    result_is(page, "שלום")
+    for name in ("#text", "#result"):
+        sync_api.expect(page.locator(name)).to_have_css("direction", "rtl")
+    page.get_by_role("button", name="Alternatives").click()
+    sync_api.expect(page.get_by_role("listitem").get_by_role("button")).to_have_css("unicode-bidi", "plaintext")
+    page.get_by_role("button", name="Clear").click()
+    sync_api.expect(page.locator("#text")).to_have_css("direction", "ltr")
+
+
 MARKDOWN = "# a b c\n\n* d e\n"
 DROP = """
 (content) => {

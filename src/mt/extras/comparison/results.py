@@ -25,7 +25,7 @@ _EQUAL = 1e-9  # of two scores from 0 to 100
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """The result in one language: the tests of each metric, and the differences of each system but the baseline."""
+    """The result in one direction: the tests of each metric, and the differences of each system but the baseline."""
 
     comparison: Comparison
     tests: list[MetricTests]
@@ -94,7 +94,9 @@ def comparison_text(result: ComparisonResult, marks: tuple[Mark, Mark]) -> str:
     `marks` are functions that mark differences in the baseline's sentence and in the other's.
     """
     text, baseline = result.comparison.text, result.comparison.systems[0].name
-    language = f" into {text.target_lang}" if text.target_lang else ""
+    language = "".join(
+        f" {word} {code}" for word, code in (("from", text.source_lang), ("into", text.target_lang)) if code
+    )
     counts = [[system[key] for key in ("name", "wins", "ties", "losses")] for system in result.differences]
     parts = [
         f"{len(text.references):,} sentences{language}; the baseline is {baseline}",
@@ -206,6 +208,7 @@ def _as_dict(result: ComparisonResult) -> dict[str, Any]:
     }
     return {
         "target_lang": text.target_lang or None,
+        **({"source_lang": text.source_lang} if text.source_lang else {}),
         "sentences": len(text.references),
         "baseline": result.comparison.systems[0].name,
         "metrics": metrics,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from mt.console import log
 from mt.errors import InputError
 from mt.extras.documents.bilingual import XmlFile
 from mt.extras.documents.formats import FORMATS, decode_utf8, document_format, named_format
@@ -29,7 +30,7 @@ _PACKAGES = {"po": "polib", "md": "markdown_it"} | dict.fromkeys("docx pptx odt 
 class DocumentSummary:
     """The result of a document's translation."""
 
-    segments: int  # paragraphs, cells and the like with text
+    segments: int  # paragraphs, cells and the like that were translated or kept
     kept: list[tuple[str, str]]  # place and reason of those that stayed as they were
 
 
@@ -85,8 +86,11 @@ def translate_document(
     result = translate_segments(document.segments, translate, languages, show_sample)
     written = document.written(result.texts)
     atomic.write_bytes(output, written.encode() if isinstance(written, str) else written)
-    unread = document.kept if isinstance(document, Spliced) else []
-    return DocumentSummary(len(result.texts) + len(unread), unread + result.kept)
+    kept = (document.kept if isinstance(document, Spliced) else []) + result.kept
+    changed = sum(text is not None for text in result.texts)
+    if changed + len(result.kept) < len(result.texts):
+        log.info("%s: in %s already, so it is copied", source, languages[1])
+    return DocumentSummary(changed + len(kept), kept)
 
 
 def _content(path: Path) -> bytes:

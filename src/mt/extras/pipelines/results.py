@@ -29,7 +29,11 @@ class StepCost:
 
 def plan_table(plan: Plan, found: Mapping[str, State], costs: Mapping[str, StepCost], jobs: int) -> str:
     """Return the steps with the estimated costs of those that are to run."""
-    rows = [[*_identity(plan, name, found), *_estimated(costs.get(name, StepCost()))] for name in plan.steps]
+    rows = []
+    for name in plan.steps:
+        cost = costs.get(name, StepCost())
+        seconds = "-" if cost.seconds is None else duration(cost.seconds)
+        rows.append([*_identity(plan, name, found), seconds, "-" if cost.disk is None else f"{cost.disk / 1e6:,.1f}"])
     unknown = sum(cost.seconds is None for cost in costs.values())
     without = f", without {unknown} steps of unknown length" if unknown else ""
     megabytes = sum(cost.disk or 0 for cost in costs.values()) / 1e6
@@ -104,11 +108,6 @@ def _scores(record: Record | None) -> list[str]:
     best = next((each for each in scores if each.get("method") == "beam"), scores[-1] if scores else {})
     values = [best.get(key) for key in ("bleu", "chrf")]
     return [f"{value:.1f}" if isinstance(value, float) else "-" for value in values]
-
-
-def _estimated(cost: StepCost) -> list[str]:
-    seconds = "-" if cost.seconds is None else duration(cost.seconds)
-    return [seconds, "-" if cost.disk is None else f"{cost.disk / 1e6:,.1f}"]
 
 
 def slurm_script(plan: Plan, overrides: tuple[str, ...], runs: Path, names: list[str]) -> str:

@@ -168,7 +168,7 @@ def _training_rows(
     total = f"{bound or 'about '}{duration(left * estimated.seconds)} ({validation} of it validation)"
     return {
         "training": f"{bound}{estimated.steps:,} steps of about {measured.tokens_per_step:,.0f} tokens{epochs}",
-        "time": f"{total}, {measured.seconds_per_step:.2g} s a step; preparing and scoring are extra",
+        "time": f"{total}, {measured.step_time}; preparing and scoring are extra",
     }
 
 
@@ -198,9 +198,13 @@ def _disk_space(disk: Path, run: Path, needed: int, complete: bool) -> str:
     free = shutil.disk_usage(disk).free
     if free + used < needed:
         raise MachineError(
-            f"{disk}: {free / 1e9:.1f} GB free on this disk, but the run may need {needed / 1e9:.1f}",
+            f"{disk}: {_gigabytes(free)} GB free on this disk, but the run may need {_gigabytes(needed)}",
             "free some space, or lower training.keep_checkpoints",
         )
     bound = "up to" if complete else "at least"
-    in_use = f", {used / 1e9:.2g} of it in use" if used else ""
-    return f"{bound} {needed / 1e9:.2g} GB{in_use}, of {free / 1e9:,.{0 if free > 1e10 else 2}f} GB free"
+    in_use = f", {_gigabytes(used)} of it in use" if used >= 5_000_000 else ""  # as 0.01
+    return f"{bound} {_gigabytes(needed)} GB{in_use}, of {_gigabytes(free)} GB free"
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:,.{0 if size > 1e10 else 2}f}"

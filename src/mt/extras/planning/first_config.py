@@ -120,7 +120,7 @@ def describe(config: Config, texts: Texts, measured: Measurements) -> tuple[list
     if measured.gpu_memory is not None:
         memory = f"{measured.gpu_memory / 1e9:.1f} GB of GPU memory and {memory}"
     total = f"about {duration(estimated.seconds)} ({duration(estimated.validation_seconds)} of it validation)"
-    costs = f"{measured.seconds_per_step:.2g} s a step, {total}, {memory}"
+    costs = f"{measured.step_time}, {total}, {memory}"
     header = [
         f"Written by `mt init` for {description}.",
         f"Estimate, from {measured.steps} steps on this machine under its current load:",

@@ -53,6 +53,12 @@ class Measurements:
     too_long: float  # share of the pairs beyond data.max_length
     split: bool = False  # whether batches had to be split for lack of memory
 
+    @property
+    def step_time(self) -> str:
+        """The time of an optimizer step, without an exponent."""
+        seconds = self.seconds_per_step
+        return f"{seconds:.2g} s a step" if seconds < 10 else f"{seconds:,.0f} s a step"
+
 
 def probe(
     config: Config,

@@ -137,7 +137,12 @@ def _points(axes: "Axes", line: Line, x_label: str, named: bool) -> str:
     name = f"{line.name}, " if named else ""
     return "".join(
         f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="5"><title>'
-        f"{html.escape(f'{name}{x_label} {at:,.6g}: {value:,.4g}')}</title></circle>"
+        f"{html.escape(f'{name}{x_label} {_plain(at)}: {_plain(value)}')}</title></circle>"
         for (at, value), (x, y) in zip(values, pixels, strict=True)
         if np.isfinite(y)
     )
+
+
+def _plain(number: float) -> str:
+    """Format a number without an exponent, unless it is tiny."""
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"

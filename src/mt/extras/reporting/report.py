@@ -186,14 +186,16 @@ def _data(data: RunData) -> str:
         return ""
     total = sum(data.cleaning.values()) or 1
     cleaned = [(reason, f"{n:,}", f"{100 * n / total:.1f} %") for reason, n in data.cleaning.items()]
-    splits = [(split, f"{number:,}") for split, number in data.pairs.items()]
+    kept = data.cleaning["kept"]
+    splits = [(split, f"{number:,}") for split, number in {**data.pairs, "train": kept}.items()]
     tables = table(["training pairs", "count", "share"], cleaned, "numbers")
     tables += table(["split after cleaning", "pairs"], splits, "numbers")
     source, target = data.lengths
     if not len(source):
         return tables
     chart = histogram("Lengths of training sentences", "tokens", [("source", source), ("target", target)], 99.9)
-    return tables + figures(("Lengths of training sentences, in tokens with start and end", chart))
+    sentences = f"{len(source):,} evenly spaced training sentences" if len(source) < kept else "training sentences"
+    return tables + figures((f"Lengths of {sentences}, in tokens with start and end", chart))
 
 
 def _bleu_by_length(test: TestSet, config: Config) -> str:

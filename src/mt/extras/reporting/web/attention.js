@@ -7,6 +7,7 @@ for (const root of document.querySelectorAll(".attention")) {
     parent.append(made);
     return made;
   };
+  const isolated = (token) => `\u2068${token}\u2069`;  // a token from right to left would turn the arrow around
   const bar = make("div", root);
   bar.className = "bar";
   const choice = (name, options) => {
@@ -48,7 +49,7 @@ for (const root of document.querySelectorAll(".attention")) {
       row.forEach((value, s) => {
         const cell = make("td", line);
         cell.style.background = `color-mix(in srgb, light-dark(#1456a0, #8ab8f2) ${value}%, transparent)`;
-        cell.title = `${map.target[t]} ← ${map.source[s]}: ${Math.round(value)} %`;
+        cell.title = `${isolated(map.target[t])} ← ${isolated(map.source[s])}: ${Math.round(value)} %`;
         cell.addEventListener("mouseenter", () => { said.textContent = cell.title; });
       });
     });
