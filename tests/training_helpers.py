@@ -126,7 +126,8 @@ class NoMemory:
         self.sentences, self.error = sentences, error
 
     def __call__(self, gradients: TrainStep) -> None:
-        states = gradients._objective._states
+        model = gradients._objective.model
+        states = model.states
 
         def limited(src_tokens, *others):
             result = states(src_tokens, *others)
@@ -134,7 +135,7 @@ class NoMemory:
                 raise self.error
             return result
 
-        gradients._objective._states = limited
+        model.states = limited
 
 
 def prepare_run(config: Config, run: RunDir, pretrained: Pretrained | None = None) -> TokenizerPair:

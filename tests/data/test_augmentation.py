@@ -43,7 +43,9 @@ from mt.data.subword_sampling import Merges, SampledCorpus
 from mt.data.token_store import EncodedCorpus, Indices, Ragged
 from mt.data.tokenizer import EOS_ID, UNK_ID, BpeTokenizer, TokenizerPair, normalized
 from mt.errors import InputError
+from mt.storage.run_dir import RunDir
 from resume_helpers import resumes, run_of, train, wait_for_step, weights
+from training_helpers import prepare_run
 
 EN_IT = Languages("en", "it")
 PAIRS = [(normalized(en), normalized(it)) for en, it in phrasebook.sentence_pairs("valid")][:400]
@@ -195,7 +197,7 @@ def make(tmp_path: Path) -> MakeCorpus:
         corpus = SampledCorpus(encoded, pair, segmenters, seed, max_length, tmp_path) if segmenters else encoded
         if kind == "bidirectional":
             corpus = BidirectionalCorpus(encoded, 1, seed, max_length)
-        return AugmentedCorpus(corpus, pair, shares, seed, max_length, languages, segmenters)
+        return AugmentedCorpus(corpus, pair, shares, seed, max_length, [languages], segmenters)
 
     return make
 
@@ -305,6 +307,15 @@ def test_only_the_sentences_of_a_window_are_read_and_changed(make: MakeCorpus) -
     assert both(make(ROBUST).in_epoch(0).select(some)) == both(expected.select(some))
 
 
+def test_the_language_of_each_part_decides_on_its_spaces(make: MakeCorpus) -> None:
+    corpus = replace(make({"merge": 1.0}), languages=[EN_IT, Languages("en", "ja")], ends=[200, 400])
+    found = texts(whole_epoch(corpus))
+    for row, space in ((5, " "), (198, " "), (200, ""), (398, "")):
+        (source, target), (next_source, next_target) = PAIRS[row : row + 2]
+        assert found[row] == (f"{source} {next_source}", f"{target}{space}{next_target}")
+    assert [found[row] for row in (199, 399)] == [PAIRS[row] for row in (199, 399)]  # before one of other languages
+
+
 def test_language_tags_stay_and_pairs_of_two_languages_are_not_merged(tmp_path: Path) -> None:
     tokenizer = BpeTokenizer.train([*SOURCE, *TARGET], 700, ["it", "es"])
     pair = TokenizerPair(tokenizer, tokenizer)
@@ -312,7 +323,7 @@ def test_language_tags_stay_and_pairs_of_two_languages_are_not_merged(tmp_path: 
     parts = [(200, tags[0]), (200, tags[1])]
     encoded = encode_text(tmp_path, SOURCE, TARGET, pair, parts=parts)
     for kind in ("merge", "upper_case"):
-        corpus = AugmentedCorpus(encoded, pair, {kind: 1.0}, 1, 10_000, Languages("en"))
+        corpus = AugmentedCorpus(encoded, pair, {kind: 1.0}, 1, 10_000, [Languages("en")])
         ids = sentence_ids(whole_epoch(corpus), "source")
         assert [row[0] for row in ids] == [tokenizer.tags[language] for language in ("it", "es") for _ in range(200)]
         assert all(len({*row} & {*tokenizer.tags.values()}) == 1 for row in ids)
@@ -326,17 +337,27 @@ def test_a_sentence_with_an_unknown_character_at_its_edge_stays(tmp_path: Path, 
     ids = usual().encode("Two dogs.")
     rows = [[*ids, UNK_ID], [UNK_ID, *ids]]
     side = Ragged(np.concatenate(rows), np.cumsum([0, *map(len, rows)]))
-    corpus = AugmentedCorpus(EncodedCorpus({"source": side, "target": side}), pair, {kind: 1.0}, 1, 100, EN_IT)
+    corpus = AugmentedCorpus(EncodedCorpus({"source": side, "target": side}), pair, {kind: 1.0}, 1, 100, [EN_IT])
     assert sentence_ids(whole_epoch(corpus), "source") == rows
 
 
 def test_the_tokenizer_learns_pieces_for_capitals() -> None:
-    cased = CasedLines(SOURCE, {"upper_case": 0.3}, 1, "en")
+    cased = CasedLines(SOURCE, {"upper_case": 0.3}, "en")
     assert list(cased) == list(cased)
     assert sum(a != b for a, b in zip(cased, SOURCE, strict=True)) == pytest.approx(0.3 * len(SOURCE), abs=40)
     shouted = [line.upper() for line in SOURCE]
     lengths = [sum(map(len, BpeTokenizer.train(t, 700).encode_batch(shouted))) for t in (SOURCE, cased)]
     assert lengths[1] < 0.7 * lengths[0]
+
+
+@pytest.mark.parametrize("cases", ["augmentation.robust=true", "augmentation.upper_case=0.3"])
+def test_seeds_have_one_vocabulary(tiny: Path, cases: str) -> None:
+    files = []
+    for seed in (1, 2):
+        changes = [f"data.root={tiny}", f"seed={seed}", cases]
+        config = parse_config((tiny / "tiny.yaml").read_text(), "x.yaml", changes)
+        files.append(prepare_run(config, RunDir(tiny / "runs" / str(seed))).files())
+    assert files[0] == files[1]
 
 
 # Configuration and resume -------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ def test_a_corpus_with_terms(tmp_path: Path, sampled: bool) -> None:
 
     def epoch(number: int, limit: int = 999) -> list[list[int]]:
         shares = {"terms": 0.5}
-        corpus = AugmentedCorpus(encoded, pair, shares, 1, limit, Languages("en", "de"), segmenters, LEXICON)
+        corpus = AugmentedCorpus(encoded, pair, shares, 1, limit, [Languages("en", "de")], segmenters, LEXICON)
         found = whole_epoch(corpus, number)
         assert sentence_ids(found, "target") == sentence_ids(encoded, "target")
         return sentence_ids(found, "source")

@@ -94,7 +94,7 @@ def varied(n_best: Sequence[Sequence[str]]) -> list[str]:
         ("distill", ["--sample", "--seed", "5", "--temperature", "0.8", "--top-k", "9", "--top-p", "0.9"], ""),
         ("backtranslate", ["--greedy"], "<BT> "),
         ("backtranslate", ["--tag", ""], ""),
-        ("backtranslate", ["--tag", "→", "--sample"], "→ "),
+        ("backtranslate", ["--tag", "<BT>", "--sample"], "<BT> "),
     ],
     ids=str,
 )
@@ -203,20 +203,20 @@ def test_a_file_is_replaced_only_by_force(tmp_path: Path, command: click.Command
     assert read(output) == ["by people"]
 
 
-@pytest.mark.parametrize("tag", [" ", "<BT> ", "two words", "a\n", "a\u2028b", "\udcff"])
-def test_a_tag_that_is_not_one_word_is_refused(teacher: ModelDir, tmp_path: Path, tag: str) -> None:
+@pytest.mark.parametrize("tag", [" ", "<BT> ", "two words", "<synth>", "a\u2028b", "\udcff"])
+def test_a_tag_that_training_does_not_know_is_refused(teacher: ModelDir, tmp_path: Path, tag: str) -> None:
     source = write(tmp_path / "in", LINES)
     files = ["--input", source, "--output", tmp_path / "out", "--tag", tag]
     stderr = mt("backtranslate", "--model", teacher.root, *files, cwd=tmp_path, code=2).stderr
-    assert ("--tag: not valid UTF-8" if tag == "\udcff" else "--tag") in stderr
+    assert f"--tag: {tag!r} is not <BT>, the one tag that training knows" in stderr
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"tag": "a\nb"}, r"tag: 'a\\nb' is not one word"),
-        ({"tag": "\ud800"}, "half of a surrogate pair"),
+        ({"tag": "a\nb"}, r"tag: 'a\\nb' is not <BT>, the one tag that training knows"),
+        ({"tag": "\ud800"}, r"tag: '\\ud800' is not <BT>"),
         ({"n_best": 0, "references": "in"}, "n_best 0 is not between"),
         ({"n_best": 1}, "n_best belongs to references"),
         ({"sample": True, "references": "in"}, "needs the number of translations to draw"),

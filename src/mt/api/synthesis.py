@@ -6,9 +6,9 @@ from typing import Unpack
 
 from mt.api.loading import Models, find_models
 from mt.api.search import Search, SearchRequest
-from mt.api.texts import check_text
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
+from mt.text.languages import BACK_TRANSLATION_TAG
 
 
 def synthesize(
@@ -34,7 +34,7 @@ def synthesize(
     Args:
         source, output: the files; `output` is replaced once it is complete.
         model, engine, compute_type, device, shortlist, runs: as of `mt.load`.
-        tag: a word put before every translation (Caswell et al. 2019).
+        tag: put before every translation: "<BT>" (Caswell et al. 2019), the one tag that training knows, or "".
         references: human translations, aligned by line; the most similar of the `n_best` is written (Kim and
             Rush 2016).
         n_best: with `references`: how many to choose from; None: the whole beam.
@@ -69,11 +69,11 @@ def synthesize(
 
 
 def _check_arguments(request: SearchRequest, tag: str, has_references: bool, n_best: int | None) -> None:
-    """Refuse a tag that is not one word, and a number of translations that contradicts the other arguments."""
-    check_text(tag)
+    """Refuse a tag that training does not know, and a number of translations that contradicts the other arguments."""
     request.refuse_utility()
-    if tag != tag.strip() or len(tag.split()) > 1:
-        raise InputError(f"{request.name('tag')}: {tag!r} is not one word")
+    if tag not in ("", BACK_TRANSLATION_TAG):
+        message = f"{request.name('tag')}: {tag!r} is not {BACK_TRANSLATION_TAG}, the one tag that training knows"
+        raise InputError(message, "leave it out, or give an empty one for none")
     if not has_references and n_best is not None:
         raise InputError("n_best belongs to references", "give both, or neither")
     if has_references and n_best is None and request.sampling is not None:

@@ -6,7 +6,7 @@ import click
 
 from mt.cli import options
 from mt.cli.options import path_type
-from mt.cli.text import check_output, print_result, require_utf8
+from mt.cli.text import check_output, print_result
 from mt.errors import InputError, contradict
 from mt.text.languages import BACK_TRANSLATION_TAG
 
@@ -43,7 +43,7 @@ def distill(**given: Any) -> None:
 @click.command()
 @_file_options
 @click.option(
-    "--tag", default=BACK_TRANSLATION_TAG, show_default=True, help="Word before every translation; '' for none."
+    "--tag", default=BACK_TRANSLATION_TAG, show_default=True, help="Tag before every translation; '' for none."
 )
 @options.model_options
 def backtranslate(**given: Any) -> None:
@@ -55,7 +55,6 @@ def backtranslate(**given: Any) -> None:
 
     Example: mt backtranslate --model runs/de-en --input mono.de --output mono.bt.en --sample
     """
-    require_utf8(given["tag"], "--tag")
     _synthesize(given)
 
 

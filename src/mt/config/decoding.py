@@ -36,7 +36,7 @@ class DecodingConfig(Section):
     capitals or title case; the training text teaches the case."""
     correct_spelling: bool = True
     """Whether a word that is not in the training text, but one typing error away from a frequent one, is translated as
-    that one."""
+    that one; not with several source languages."""
     batch_tokens: Annotated[int, Field(ge=1, le=10**8)] = 4096
     """Size of a batch in translation, in tokens with padding counted."""
     compute_type: Literal["float32", "int8"] = "float32"

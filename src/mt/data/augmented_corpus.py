@@ -57,19 +57,19 @@ class CasedLines:
     """Training text of a tokenizer, of which shares are in the case of the augmented sentences.
 
     Capitals would otherwise be spelt in single letters. Other changes need no pieces of their own: spans that no text
-    has, such as emoji, are spelt in bytes, and so are those that users write.
+    has, such as emoji, are spelt in bytes, and so are those that users write. Which lines change
+    does not depend on the run's seed, so that models of several seeds have one vocabulary.
     """
 
     lines: Iterable[str]
     cases: Mapping[str, float]
-    seed: int
     language: str
 
     def __iter__(self) -> Iterator[str]:
         names, languages, rng = list(self.cases), Languages(self.language, self.language), random.Random(0)
         lines, first = iter(self.lines), 0
         while some := list(islice(lines, _AT_ONCE)):
-            kinds = choose_kinds(np.arange(first, first + len(some)), self.cases, self.seed, _TOKENIZER_EPOCH)
+            kinds = choose_kinds(np.arange(first, first + len(some)), self.cases, 0, _TOKENIZER_EPOCH)
             for line, kind in zip(some, kinds.tolist(), strict=True):
                 pair = line, line
                 yield augment(names[kind], pair, pair, rng, languages)[0] if kind < len(names) else line
@@ -146,9 +146,10 @@ class AugmentedCorpus:
         shares: of the sentences that are changed, by kind: a key of the configuration's `augmentation` section.
         seed: with the epoch and a sentence's index, decides on its change.
         max_length: pairs that a change would make longer on a side, in tokens with specials, stay as they are.
-        languages: of both sides, in the wanted direction.
+        languages: of both sides, in the wanted direction; of a corpus of several parts, those of each.
         segmenters: of subword regularisation, for both sides; none: the tokenizers' own segmentation.
         lexicon: translations of words, for the kind `terms`.
+        ends: (P,), the index behind each part's last sentence, if there are several.
     """
 
     corpus: TrainingCorpus
@@ -156,9 +157,10 @@ class AugmentedCorpus:
     shares: Mapping[str, float]
     seed: int
     max_length: int
-    languages: Languages
+    languages: Sequence[Languages]
     segmenters: Sequence[Merges | Lattice] = ()
     lexicon: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    ends: Sequence[int] = ()
 
     def in_epoch(self, epoch: int) -> Sentences:
         """Return the sentences of an epoch, which are changed where a window selects them."""
@@ -220,8 +222,9 @@ class _AugmentedSentences:
         source, target = (
             encoder.decode(*plain.gather(side, rows)) for encoder, side in zip(self.encoders, SIDES, strict=True)
         )
-        straight, opposite = self.settings.languages, Languages(*self.settings.languages[::-1])
-        languages = [opposite if each else straight for each in reversed_pairs(self.sentences, indices)]
+        parts = np.searchsorted(self.settings.ends, indices, side="right").tolist()
+        own, is_reversed = map(self.settings.languages.__getitem__, parts), reversed_pairs(self.sentences, indices)
+        languages = [Languages(*each[:: -1 if r else 1]) for each, r in zip(own, is_reversed, strict=True)]
         return list(map(_TextPair, source, target, languages))
 
 

@@ -77,7 +77,7 @@ def _train_tokenizers(config: Config, run_dir: RunDir) -> TokenizerPair:
     settings = config.tokenizer
     log.info("training the tokenizer")
     source, target = (
-        CasedLines(sample_text(run_dir, side, settings.train_pairs), config.augmentation.cases, config.seed, language)
+        CasedLines(sample_text(run_dir, side, settings.train_pairs), config.augmentation.cases, language)
         for side, language in zip(SIDES, languages_of(config), strict=True)
     )
     return TokenizerPair.train(source, target, settings.vocab_size, settings.shared, config.tags, settings.type)
@@ -94,15 +94,14 @@ def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Ma
 
     The stage's key is made of the SHA-256 of the tokenizers' files and the text's key.
     """
+    form = SentenceFormat.of(config)
     for split, limit in (("train", config.data.max_length), ("valid", None)):
-        own_format = config.model.source_format, config.model.target_tag
-        key = stage_key("encoded", files, text_key, split, limit, own_format)
+        key = stage_key("encoded", files, text_key, split, limit, form[:2])
         if not is_done(run_dir.encoded(split), key):
             log.info("encoding %s", split)
             text = (run_dir.text_file(split, "source"), run_dir.text_file(split, "target"))
-            form, parts = SentenceFormat.of(config), read_parts(run_dir.prepared_counts, split)
-            tags = [form.of_source(part.source_lang).tags(tokenizers, part.target_lang) for part in parts]
-            tagged = [(part.pairs, tag) for part, tag in zip(parts, tags, strict=True)]
+            parts = read_parts(run_dir.prepared_counts, split)
+            tagged = [(p.pairs, form.of_source(p.source_lang).tags(tokenizers, p.target_lang)) for p in parts]
             encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit, tagged, source_format=form.source)
 
 

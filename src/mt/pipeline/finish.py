@@ -2,8 +2,9 @@
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from mt.config import Config
 from mt.console import duration, log, quoted
 from mt.data.eval_texts import read_texts
 from mt.data.shortlist import Shortlist, make_shortlist
-from mt.data.token_store import EncodedCorpus
+from mt.data.token_store import SIDES, EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import EngineChoice, UnusableError
 from mt.decoding.settings import TranslationSettings
@@ -34,6 +35,7 @@ from mt.storage.run_dir import ModelDir, RunDir
 from mt.system.devices import peak_memory
 from mt.system.distributed import Distributed
 from mt.text.casing import Casing
+from mt.text.languages import BACK_TRANSLATION_TAG
 from mt.text.preprocessing import NO_PREPROCESSING, Preprocessing
 from mt.text.spelling import Spelling
 from mt.training.train_state import TrainState
@@ -108,6 +110,24 @@ def _key(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, weights: Ma
     return stage_key("model", _MODEL_FORMAT, origin, content.hexdigest(), *own)
 
 
+def learn_preprocessing(config: Config, run_dir: RunDir) -> Preprocessing:
+    """Learn the usual case of words, and which words there are, from the training text."""
+    language = config.data.source_lang[0] if len(config.data.source_lang) == 1 else ""
+    casing = spelling = None
+    if config.decoding.restore_case:
+        casing = Casing.learn(_untagged(run_dir, "source", _CASED_LINES), language)
+    if config.decoding.correct_spelling and language:  # frequent words of one language would replace another's
+        # Bidirectional training makes a model that also translates, and must not correct, the target language.
+        sides = SIDES if config.training.bidirectional_epochs else SIDES[:1]
+        spelling = Spelling.learn(chain.from_iterable(_untagged(run_dir, side, _SPELT_LINES) for side in sides))
+    return Preprocessing(casing, spelling)
+
+
+def _untagged(run_dir: RunDir, side: str, limit: int) -> Iterator[str]:
+    """Yield lines of the training text without the tag of back-translations, behind which sentences start."""
+    return (line.removeprefix(f"{BACK_TRANSLATION_TAG} ") for line in sample_text(run_dir, side, limit))
+
+
 @dataclass(frozen=True)
 class _TrainedModel:
     run_dir: RunDir
@@ -117,7 +137,7 @@ class _TrainedModel:
 
     def write_folder(self, config: Config, weights: Mapping[str, Tensor], facts: dict[str, Any]) -> None:
         """Write the model folder in rank 0, and add the measurements to its facts."""
-        extras = self._shortlist(config.decoding.shortlist), self._preprocessing(config)
+        extras = self._shortlist(config.decoding.shortlist), learn_preprocessing(config, self.run_dir)
         with new_model(self.run_dir.model, config, self.tokenizers, weights, facts, *extras) as folder:
             if config.decoding.tune_length_penalty and config.decoding.beam_size > 1:
                 config = self._tuned(config, folder, extras[1])
@@ -139,15 +159,6 @@ class _TrainedModel:
             return None
         log.info("aligning the training text for the shortlist")
         return make_shortlist(EncodedCorpus.open(self.run_dir.encoded("train")), size, self.tokenizers)
-
-    def _preprocessing(self, config: Config) -> Preprocessing:
-        language = config.data.source_lang[0] if len(config.data.source_lang) == 1 else ""
-        casing = spelling = None
-        if config.decoding.restore_case:
-            casing = Casing.learn(sample_text(self.run_dir, "source", _CASED_LINES), language)
-        if config.decoding.correct_spelling:
-            spelling = Spelling.learn(sample_text(self.run_dir, "source", _SPELT_LINES))
-        return Preprocessing(casing, spelling)
 
     def _tuned(self, config: Config, folder: ModelDir, preprocessing: Preprocessing) -> Config:
         """Return the configuration with a length penalty for this model, which its folder then has, too."""

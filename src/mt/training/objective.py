@@ -39,7 +39,6 @@ class Objective(nn.Module):
         self._teachers = cache(load_teachers)
         self._smoothing, self._r_drop = config.label_smoothing, config.r_drop
         self._distill_weight = config.distill_weight
-        self._states: Callable[[Tensor, Tensor, Packing, Packing], Tensor] = model.states
         compile_layers(model, config.compile, precision)
         # Each layer keeps only its input for the backward pass, which computes the rest again, with the same dropout
         # (Chen et al. 2016, arXiv:1604.06174).
@@ -58,7 +57,7 @@ class Objective(nn.Module):
             assert isinstance(self.model, Transformer)
             states, alignment = self.model.guided_states(*inputs, Links(*links))  # (N, D)
         else:
-            states = self._states(*inputs)  # (N, D)
+            states = self.model.states(*inputs)  # (N, D)
             alignment = states.new_zeros((), dtype=torch.float32)
         return *self._translation_loss(states, labels, inputs), alignment
 

@@ -17,6 +17,7 @@ from command import mt
 from conftest import CONFIG
 from data_helpers import write_lines
 from mt.api.pipelines import read_plan, run_pipeline, show_plan
+from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.extras.pipelines.checks import check_plan
 from mt.extras.pipelines.estimates import estimate_costs
@@ -24,6 +25,7 @@ from mt.extras.pipelines.loading import load_pipeline
 from mt.extras.pipelines.plan import make_plan
 from mt.extras.pipelines.records import note_attempt, output_digest
 from mt.extras.pipelines.results import StepCost, makespan
+from mt.text.lines import TextFile
 from pipeline_helpers import FEW, TEACHERS, make_pipeline
 
 TRANSLATED = "distill: {model: [{step: teacher_1}, {step: teacher_2}], input: train.en, beam: 2, closest_to: train.xx}"
@@ -184,11 +186,11 @@ BAD = {
     ),
     "comet without a checkpoint": ("source: valid.en", "metrics: comet, source: valid.en", ":18: ", "go together"),
     "an unknown reason": (TRANSLATED, "clean: {config: tiny.yaml, drop: langage}", ":16: ", "'langage' is none of"),
-    "a tag of two words": (
+    "a tag that training does not know": (
         TRANSLATED,
-        "backtranslate: {model: {step: teacher_1}, input: train.en, tag: a b}",
+        "backtranslate: {model: {step: teacher_1}, input: train.en, tag: <synth>}",
         ":16: ",
-        "tag: must be one word",
+        "tag: must be '' or '<BT>', not '<synth>'",
     ),
     "no test text": (
         "{seed: 2,",
@@ -670,6 +672,28 @@ def test_models_of_one_text_may_be_validated_on_several(folder: Path) -> None:
     assert "the vocabulary of runs/tiny-student/teacher_2 is not" in mt(*command, cwd=folder, code=2).stderr
 
 
+@pytest.mark.parametrize(
+    ("values", "is_other"),
+    [
+        ("augmentation.typos: 0.1", False),
+        ("augmentation.title_case: 0.1", True),
+        ("augmentation.terms: 0.1", True),
+        ("data.root: elsewhere", True),
+    ],
+)
+def test_what_the_pieces_are_learned_from_must_be_one(folder: Path, values: str, is_other: bool) -> None:
+    (folder / "elsewhere").mkdir(exist_ok=True)
+    for path in [*folder.glob("*.en"), *folder.glob("*.xx")]:
+        write_lines(folder / "elsewhere" / path.name, path.read_text().splitlines()[::-1])
+    values = values.replace("elsewhere", str(folder / "elsewhere"))
+    second = f"n: {{train: {{config: tiny.yaml, set: {{seed: 2, {values}}}}}}}"
+    distill = "d: {distill: {model: [{step: m}, {step: n}], input: train.en}}"
+    if not is_other:
+        return check(folder, "seed: 1", [second, distill])
+    with pytest.raises(InputError, match=r"the vocabulary of .* is not that of"):
+        check(folder, "seed: 1", [second, distill])
+
+
 def test_the_keys_of_a_step_are_options_of_its_command(folder: Path) -> None:
     write_lines(folder / "terms.tsv", ["a\tp"])
     keys = "from: en, glossary: terms.tsv, keep: ['x+', y], metrics: [bleu, ter], shortlist: false"
@@ -781,6 +805,27 @@ def test_other_texts_and_machines_are_timed_apart(tmp_path: Path, monkeypatch: p
     assert longer["steps_per_pair"] > 1.5 * first["steps_per_pair"]
     monkeypatch.setattr(platform, "node", lambda: "another")
     assert len(timings()) == 3
+
+
+@pytest.mark.slow
+def test_other_settings_are_timed_apart_and_a_given_tokenizer_is_read(tmp_path: Path) -> None:
+    folder = make_pipeline(tmp_path)
+    text = [TextFile(folder / name) for name in ("train.en", "train.xx")]
+    TokenizerPair.train(*text, 290, shared=True).write(folder)
+    steps = {"plain": "", "frozen": ", training.freeze: [encoder]", "eager": ", training.compile: false"}
+    steps["given"] = f", tokenizer: {{file: {folder / 'tokenizer.json'}}}"
+    lines = [
+        f"  {name}: {{train: {{config: tiny.yaml, set: {{training.max_steps: 800{values}}}}}}}"
+        for name, values in steps.items()
+    ]
+    (folder / "pipeline.yaml").write_text("\n".join(["name: four", "steps:", *lines]))
+    plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+    plan.records.mkdir(parents=True)
+    estimate_costs(plan, list(steps))
+    timings = list(json.loads((plan.records / ".timings.json").read_text()).values())
+    smallest, *others = sorted(each["parameters"] for each in timings)
+    assert len(others) == 3
+    assert smallest < min(others) == max(others)  # the given tokenizer has fewer pieces
 
 
 @pytest.mark.slow

@@ -23,12 +23,13 @@ from mt.bundle.pretrained import Pretrained
 from mt.config import Config, load_config, parse_config
 from mt.config.schema import json_schema
 from mt.config.yaml_tree import parse_yaml
+from mt.console import log
 from mt.extras.planning import first_config
 from mt.extras.planning.corpus_sample import MAX_SAMPLE, CorpusSample, sample_corpus, train_on_sample
 from mt.extras.planning.estimate import estimate
 from mt.extras.planning.first_config import PROBE_LENGTH, Texts, describe, fitting_length
 from mt.extras.planning.init_options import InitOptions
-from mt.extras.planning.probe import Measurements, probe
+from mt.extras.planning.probe import Measurements, _measure, probe
 from mt.extras.planning.recipe import (
     SHAPES,
     Choice,
@@ -40,6 +41,7 @@ from mt.extras.planning.recipe import (
     tokenizer_choices,
     training_choices,
 )
+from mt.storage.run_dir import RunDir
 from web_helpers import Web, serving, zipped
 
 TRAIN = ["--train", "train.en", "train.xx"]
@@ -541,3 +543,21 @@ def test_a_probe_measures_training(tiny: Path) -> None:
     assert 100 < measured.tokens_per_step <= 400
     assert 10**8 < measured.memory < 4 * 10**9
     assert measured.gpu_memory is None
+
+
+@pytest.mark.slow
+def test_a_probe_measures_sampled_tokens_and_guided_attention(tiny: Path) -> None:
+    found, tokens = None, []
+    for number, value in enumerate((0.0, 0.5)):
+        changes = [f"data.root={tiny}", f"tokenizer.bpe_dropout={value}", f"training.guided_alignment={value}"]
+        config = load_config(tiny / "tiny.yaml", changes)
+        found = found or sample_corpus(config.data.train, config.data)
+        tokenizers = train_on_sample(config.tokenizer, found.sample)
+        run, level = RunDir(tiny / "probe" / str(number)), log.level
+        try:
+            measured = _measure(run, config, found.sample, tokenizers, True, Pretrained(config), 0.0, level)
+        finally:
+            log.setLevel(level)
+        tokens.append(measured.tokens_per_step * measured.steps_per_pair)
+        assert run.alignments.exists() == bool(value)
+    assert tokens[1] > 1.1 * tokens[0]

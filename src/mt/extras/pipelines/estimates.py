@@ -15,6 +15,7 @@ from pathlib import Path
 from mt.config import Config, PairFiles, Source
 from mt.config.problems import SECTIONS
 from mt.console import log
+from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError, MtError
 from mt.extras.doctor.scoring import random_interval, small_model
 from mt.extras.pipelines.plan import Plan, Step
@@ -154,11 +155,13 @@ class _Estimator:
         machine = (platform.node(), next(best, training.device), self._cores)
         text = (texts.pairs, round(train.bytes_per_pair(), 1), config.data.max_length)
         shape = (training.max_tokens, training.accumulate, training.optimizer, training.r_drop, training.precision)
-        key = stage_key(config.model, config.tokenizer, machine, text, training.recompute, *shape)
+        parts = (training.recompute, training.compile, training.cuda_graphs, training.freeze, config.is_guided)
+        key = stage_key(config.model, config.tokenizer, machine, text, *shape, *parts)
         if key not in self._measured:
-            tokenizers = train_on_sample(config.tokenizer, train.sample, config.tags)
+            given = TokenizerPair.given(config.tokenizer, config.tags)
+            tokenizers = given or train_on_sample(config.tokenizer, train.sample, config.tags)
             log.info("timing a few steps of %s, whose result is discarded", config.name)
-            complete = len(train.sample) == train.clean
+            complete = given is not None or len(train.sample) == train.clean
             self._measured[key] = probe(config, train.sample, tokenizers, complete)
             if self._keep:
                 atomic.write_json(self._path, {key: asdict(each) for key, each in self._measured.items()})

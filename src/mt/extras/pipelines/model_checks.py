@@ -1,6 +1,7 @@
 """Checks of the models in a plan: shapes, vocabularies, teachers, searches and exports."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -150,8 +151,11 @@ class ModelChecker:
         splits = {"valid": data.valid, "test": data.test}
         held_out = {split: each.from_train for split, each in splits.items() if isinstance(each, FromTrain)}
         text = data.model_dump(exclude={"root", "max_length", "temperature", "train", "valid", "test"})
-        train = [source.model_dump(exclude={"weight"}) for source in data.train]
-        return [settings, held_out and [origin.seed, held_out], text, train]
+        root = os.path.realpath(data.root)
+        paths = [{key: str(Path(root, name)) for key, name in source.files.items()} for source in data.train]
+        train = [s.model_dump(exclude={"weight"}) | own for s, own in zip(data.train, paths, strict=True)]
+        pieces = [settings, origin.augmentation.cases, origin.tags]
+        return [pieces, held_out and [origin.seed, held_out], text, train]
 
     def _differ(self, *models: Config | Path) -> bool:
         """Return True if two models cannot have one vocabulary."""

@@ -51,12 +51,6 @@ _Count = Annotated[int, Field(ge=1)]
 _Source = Annotated[LanguageCode | None, Field(alias="from")]
 
 
-def _as_word(text: str) -> str:
-    if text != text.strip() or len(text.split()) > 1:
-        raise value_error("must be one word")
-    return text
-
-
 def _as_reasons(names: tuple[str, ...]) -> tuple[str, ...]:
     if unknown := [name for name in names if name not in DROPPABLE]:
         raise value_error(f"'{unknown[0]}' is none of {', '.join(DROPPABLE)}")
@@ -178,7 +172,7 @@ class Distill(_Synthesis):
 class Backtranslate(_Synthesis):
     """`mt backtranslate`."""
 
-    tag: Annotated[str, AfterValidator(_as_word)] | None = None
+    tag: Literal["", "<BT>"] | None = None  # the one that training knows
 
 
 class Eval(_Search):

@@ -41,8 +41,7 @@ def estimate(
     There are so many `pairs` of each training source; `complete` is False if the text has more than these, so that the
     end of an epoch is unknown. A training that resumes has `done` so many steps in so many seconds.
     """
-    training = config.training
-    data = config.data
+    training, data = config.training, config.data
     languages = list(map(data.languages_of, data.train))
     shares = training_shares(pairs, [source.weight for source in data.train], data.temperature, languages)
     steps_per_epoch = sum(share.sentences * share.repeats for share in shares) * measured.steps_per_pair

@@ -19,6 +19,8 @@ from mt.console import log
 from mt.data.batching import assemble, plan_epoch
 from mt.data.corpus import Pair
 from mt.data.encode import encode_corpus
+from mt.data.guided_alignment import Alignments, write_alignments
+from mt.data.subword_sampling import SampledCorpus, make_segmenter
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import SearchOptions
@@ -112,11 +114,18 @@ def _measure(
     model = build(config.model, src_vocab, tgt_vocab, config.data.max_length, tokenizers.shared).to(device)
     freeze(model, config.training.freeze)
     corpus = _encode(run, config, sample, tokenizers)
+    trained = _sampled(run, config, corpus, tokenizers) if config.tokenizer.is_sampled else corpus
     trainer = Trainer(
-        config, run, model, corpus, _no_validation, load_teachers=lambda: pretrained.load_teachers(tokenizers, device)
+        config,
+        run,
+        model,
+        trained,
+        _no_validation,
+        load_teachers=lambda: pretrained.load_teachers(tokenizers, device),
+        alignments=_align(run, corpus, tokenizers) if config.is_guided else None,
     )
-    steps, elapsed, tokens, split = _train(trainer, corpus, seconds)
-    batches = len(plan_epoch(*corpus.lengths(), config.training.max_tokens, config.seed, 0))
+    steps, elapsed, tokens, split = _train(trainer, trained, seconds)
+    batches = len(plan_epoch(*trained.lengths(), config.training.max_tokens, config.seed, 0))
     return Measurements(
         precision=trainer.precision,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
@@ -145,6 +154,17 @@ def _encode(run: RunDir, config: Config, sample: list[Pair], tokenizers: Tokeniz
             "raise it, or split the lines into sentences",
         )
     return corpus
+
+
+def _sampled(run: RunDir, config: Config, corpus: EncodedCorpus, tokenizers: TokenizerPair) -> EncodedCorpus:
+    """Return the corpus as subword regularisation segments it in the first epoch, into more tokens."""
+    segmenters = [make_segmenter(tokenizer, config.tokenizer) for tokenizer in tokenizers]
+    return SampledCorpus(corpus, tokenizers, segmenters, config.seed, config.data.max_length, run.root).in_epoch(0)
+
+
+def _align(run: RunDir, corpus: EncodedCorpus, tokenizers: TokenizerPair) -> Alignments:
+    write_alignments(corpus, tokenizers, run.alignments, "probe")
+    return Alignments.open(run.alignments, tokenizers)
 
 
 def _train(trainer: Trainer, corpus: EncodedCorpus, seconds: float) -> tuple[int, float, int, bool]:
