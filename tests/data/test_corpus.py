@@ -7,6 +7,7 @@ import lzma
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,12 @@ from backports import zstd
 from pyarrow import parquet
 
 from data_helpers import make_data_config, pairs_of, write_lines, write_pairs
+from mt.config import TableFile
 from mt.data import phrasebook
 from mt.data.corpus import Pair
+from mt.data.tables import table_rows
 from mt.errors import InputError, MachineError
+from mt.text.lines import raise_issue
 
 # Text that other software reads as nothing, as a number, as a date, or as the end of a line.
 AWKWARD = [
@@ -94,6 +98,18 @@ def test_a_table_with_named_columns(tmp_path: Path, name: str) -> None:
     swapped = {"file": name, "source_column": "en", "target_column": "German text"}
     assert pairs_of(tmp_path, swapped) == [(target, source) for source, target in AWKWARD]
     assert pairs_of(tmp_path, {"file": name, "source_column": "German text", "target_column": "en"}) == AWKWARD
+
+
+def test_few_rows_of_a_parquet_file_are_held_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    write_table(path, [("a" * 1000, "b" * 1000)] * 10_000)
+    rows = table_rows(path, TableFile(file=path.name), ("en", "it"), raise_issue)
+    tracemalloc.start()
+    try:
+        assert [number for number, _ in rows][-1] == 10_000
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz", "t.parquet"])

@@ -254,6 +254,12 @@ def test_damage_inside_a_zip_is_found(tmp_path: Path, method: int) -> None:
     assert refusal(path, stem="a").startswith(": damaged")
 
 
+def test_a_name_in_a_zip_that_is_no_text(tmp_path: Path) -> None:
+    path = packed(tmp_path / "a.zip", TEXTS | {"é.en": "a\n", "é.it": "b\n"})
+    path.write_bytes(path.read_bytes().replace("é".encode(), b"\xff\xff"))
+    assert refusal(path).startswith(": damaged")
+
+
 def test_texts_compressed_within_an_archive_are_refused(tmp_path: Path) -> None:
     path = packed(tmp_path / "a.zip", {"a.en.gz": "a\n", "a.it.gz": "b\n"})
     assert refusal(path) == "/a.en.gz: compressed within an archive"

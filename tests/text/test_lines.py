@@ -8,10 +8,13 @@ import itertools
 import lzma
 import os
 import queue
+import random
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,7 @@ from hypothesis import strategies as st
 
 from mt.cli.text import input_lines
 from mt.errors import InputError
-from mt.text.lines import _MAX_BLOCK, _READ, TextFile, read_available, read_lines, read_parallel, take_block
+from mt.text.lines import _MAX_BLOCK, _READ, TextFile, nfc, read_available, read_lines, read_parallel, take_block
 
 BOM = b"\xef\xbb\xbf"
 
@@ -398,3 +401,18 @@ except InputError as error:
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[0] == "['one', 'two']"
     assert "a.xz: this Python was built without lzma" in done.stdout
+
+
+def test_long_runs_of_combining_marks_are_normalized_in_linear_time() -> None:
+    """Also behind marks and letters that consist of others."""
+    marks = "".join(map(chr, range(sys.maxunicode + 1)))
+    assert not [mark for mark in marks if unicodedata.combining(mark) and mark.isalnum()]
+    draw = random.Random(1)
+    some = [mark for mark in marks if unicodedata.combining(mark)] + [*"\u0344\u0f73\u0f75\u0f81" * 50]
+    for _ in range(20):
+        runs = (draw.choice("a\u1eadé\uac00\u1100 ") + "".join(draw.choices(some, k=150)) for _ in range(8))
+        text = "".join(runs)
+        assert nfc(text) == unicodedata.normalize("NFC", text)
+    started = time.process_time()
+    assert nfc("a" + "\u0301\u0323" * 100_000).startswith("\u1ea1\u0323")
+    assert time.process_time() - started < 2

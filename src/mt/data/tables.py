@@ -25,6 +25,7 @@ COLUMNS_HINT = "name the columns with source_column and target_column; header: f
 _MAX_SHEET_BYTES = 2_000_000_000  # of all parts, unpacked
 _MAX_TEXTS = 200_000_000  # bytes of the shared texts, which openpyxl keeps in memory
 _MAX_ROWS = 2**20  # of Excel itself
+_BATCH_ROWS = 1000  # of Parquet, held in memory twice
 _OLD_EXCEL = b"\xd0\xcf\x11\xe0"  # the container of .xls and of encrypted workbooks
 
 
@@ -139,7 +140,7 @@ def _parquet_rows(path: Path, wanted: tuple[str, str], on_issue: IssueHandler) -
             fields = [field for field in file.schema_arrow if field.name in ("translation", *wanted)]
             for group in (fields, *(field.flatten() for field in fields)):
                 _refuse_repeated([field.name for field in group], str(path))
-            for batch in file.iter_batches(columns=[field.name for field in fields]):
+            for batch in file.iter_batches(_BATCH_ROWS, columns=[field.name for field in fields]):
                 try:
                     yield from enumerate(batch.to_pylist(), number + 1)
                 except UnicodeDecodeError:  # the library accepts any bytes as text

@@ -30,6 +30,7 @@ _DAMAGE: tuple[type[Exception], ...] = (
     *LZMA_ERRORS,
     EOFError,
     NotImplementedError,
+    UnicodeDecodeError,  # of a name in a zip
 )
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from io import BufferedReader
-from itertools import islice, zip_longest
+from itertools import chain, groupby, islice, zip_longest
 from pathlib import Path
 from sys import getsizeof
 from typing import IO, TypeVar
@@ -27,6 +27,7 @@ _MAX_LINE = 2**24  # bytes
 _MAX_BLOCK = 2**23  # bytes; reached by 4,000 lines of 2,000 letters
 _READ = 2**16 * min(16, os.cpu_count() or 1)  # bytes; for each core some hundred lines, which make good batches
 _LINE_BREAK = re.compile("\r\n|\r|\n")
+_MANY_MARKS = re.compile(r"\W{100,}")  # marks are no word characters
 _ARCHIVES = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
@@ -57,7 +58,16 @@ def raise_issue(issue: TextIssue) -> None:
 
 def nfc(text: str) -> str:
     """Return a text in Unicode normal form C, in which tokenizers see it and texts are compared."""
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFC", _MANY_MARKS.sub(_sort_marks, text) if len(text) > 1000 else text)
+
+
+def _sort_marks(match: re.Match[str]) -> str:
+    """Put combining marks into their canonical order, for which `unicodedata` takes quadratic time."""
+    characters = chain.from_iterable(unicodedata.normalize("NFD", character) for character in match[0])
+    runs = groupby(characters, key=lambda character: unicodedata.combining(character) > 0)
+    return "".join(chain.from_iterable(sorted(run, key=unicodedata.combining) for _, run in runs))
 
 
 def raw_lines(stream: IO[bytes]) -> Iterator[bytes]:

@@ -116,7 +116,8 @@ def test_control_characters_and_line_breaks_of_a_model_become_spaces() -> None:
 
 
 @pytest.mark.parametrize("text", ["a" * 300_000, "<a " * 50_000, "{% " * 50_000, "a@" * 50_000, "`a " * 50_001,
-                                  "https://" + "a(" * 50_000])  # fmt: skip
+                                  "https://" + "a(" * 50_000,
+                                  "%" + "0" * 100_000, "%(a)" + "0" * 100_000, "%(" * 50_000])  # fmt: skip
 def test_time_is_linear(text: str) -> None:
     start = time.monotonic()
     PLACEHOLDER.findall(text)

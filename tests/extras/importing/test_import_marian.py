@@ -29,7 +29,8 @@ from mt.errors import InputError
 from mt.extras.export.exporting import export
 from mt.extras.export.huggingface_weights import permute_d_model
 from mt.extras.importing.arrays import SIDES
-from mt.extras.importing.marian import _vocabularies, _weights, find_npz
+from mt.extras.importing.importing import _card_facts
+from mt.extras.importing.marian import _load, _settings, _vocabularies, _weights, find_npz
 from mt.storage.run_dir import ModelDir
 
 CONFIG = {
@@ -325,3 +326,34 @@ def test_what_is_refused(damage: Callable[[Path], object], message: str, tmp_pat
         mt_api.import_model(tmp_path / "opus", tmp_path / "out", **LANGUAGES)
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "opus" / "trapped").exists()
+
+
+def test_yaml_that_grows_is_refused(tmp_path: Path) -> None:
+    """Its aliases and merge keys would fill the memory; a list of lists, the stack."""
+    bomb = "a: &a {b: [x, x]}\nc: {<<: *a}\nlicense: mit\nmodels: [*a, *a]\n"
+    (tmp_path / "decoder.yml").write_text(bomb)
+    with pytest.raises(InputError, match="aliases"):
+        find_npz(tmp_path)
+    for text in (bomb, f"a: {'[' * 5000}"):
+        with pytest.raises(InputError, match="it has no configuration"):
+            _settings(tmp_path, (yaml.safe_dump(CONFIG) + text).encode())
+    (tmp_path / "README.md").write_text(f"---\n{bomb}---\n")
+    assert _card_facts(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("place", "offset", "value"),
+    [
+        (b"PK\1\2", 8, 1),  # encrypted
+        (b"PK\1\2", 10, 99),  # an unknown compression
+        (b"Wemb.npy", 28, 0xFF),  # behind the name and its 20 bytes for large files: compressed bytes
+    ],
+)
+def test_a_changed_byte_is_found(place: bytes, offset: int, value: int, tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    np.savez_compressed(path, Wemb=np.ones((99, 99), np.float32))
+    content = bytearray(path.read_bytes())
+    content[content.index(place) + offset] = value
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="not a model of Marian"):
+        _load(path)

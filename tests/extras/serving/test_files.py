@@ -374,7 +374,7 @@ def test_translations_are_kept_for_a_while(empty_temporary: Path, monkeypatch: p
     assert list(empty_temporary.iterdir()) == []
 
 
-def into_english(content: bytes, *pair: str) -> bytes:
+def into_english(content: bytes, *pair: str, target: str = "en") -> bytes:
     """Translate a page from a detected language, with a model of this pair that fails when it is asked."""
 
     async def translated() -> bytes:
@@ -382,7 +382,7 @@ def into_english(content: bytes, *pair: str) -> bytes:
         stored = Files(service, Limits())
         try:
             with stored.upload() as (folder, _):
-                job = Job(folder / "a.html", "auto", "en", "", "")
+                job = Job(folder / "a.html", "auto", target, "", "")
                 job.path.write_bytes(content)
                 return stored.path(await stored.translate(job)).read_bytes()
         finally:
@@ -398,6 +398,13 @@ def test_a_document_in_the_wanted_language_keeps_its_bytes(pair: tuple[str, str]
     """Also where no model writes that language."""
     page = b"<p>Good&nbsp;morning, how <b>are</b> you\n  today? We wait for you in the caf&eacute;.</p>"
     assert into_english(page, *pair) == page
+
+
+@pytest.mark.parametrize("target", ["fr", "zh/TW"])
+def test_a_document_into_a_language_that_is_not_served(target: str) -> None:
+    """The code would become part of a file name."""
+    with pytest.raises(RequestError, match=f"{target} is not supported"):
+        into_english(b"<p>Good morning</p>", "de", "en", target=target)
 
 
 def test_the_process_of_a_document_has_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -289,3 +289,10 @@ def test_tokens_are_found_in_their_text(line: str) -> None:
     assert all(unit.origin in places and unit.origin <= unit.start for unit in units)
     if "日" not in line:
         assert all(unit.origin == unit.start for unit in units)
+
+
+def test_elements_without_text_may_be_nested_deeply() -> None:
+    empty = "<b>" * 1200 + "</b>" * 1200
+    after = translated(f"<p>Hello {empty} big <i>world</i></p>")
+    assert empty in after
+    assert after.replace(empty, "").split() == ["<p><i>WORLD</i>", "BIG", "HELLO</p>"]

@@ -6,6 +6,7 @@ import signal
 import socket
 import threading
 import time
+import tracemalloc
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,10 +26,11 @@ from mt.decoding.alignment import Unit, align_units
 from mt.decoding.candidates import Candidate
 from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Translator
+from mt.extras.serving.app import create_app
 from mt.extras.serving.batching import Batcher
 from mt.extras.serving.connection import Connection
 from mt.extras.serving.limits import Limits, Metrics, RequestError
-from mt.extras.serving.requests import read_fields
+from mt.extras.serving.requests import _multipart, read_fields
 from mt.extras.serving.server import listen
 from mt.extras.serving.service import Direction, Service
 from mt.extras.serving.service import Request as Asked
@@ -138,6 +140,37 @@ def test_a_form_has_room_for_as_many_texts_as_a_request_may_have(number: int) ->
                 asyncio.run(read)
         else:
             assert len(asyncio.run(read)["q"]) == number
+
+
+def test_unknown_charsets_are_not_kept_in_memory() -> None:
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            with pytest.raises(RequestError, match="only UTF-8 is read"):
+                _multipart(f"multipart/form-data; boundary=x; charset={number}{'x' * 50_000}", b"", 1)
+        assert tracemalloc.get_traced_memory()[0] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("keys", [[], ["secret"]])
+@pytest.mark.parametrize(("path", "kind"), [("/translate", JSON), ("/translate_file", "multipart/form-data")])
+def test_requests_that_cannot_be_read_count_towards_the_rate(path: str, kind: str, keys: list[str]) -> None:
+    directions = [Direction("en", "xx", Translator.__new__(Translator), SearchOptions())]
+    app = create_app(directions, Limits(requests_per_minute=12), keys)
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "client": ("10.0.0.1", 1)}
+    statuses: list[int] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"nonsense"}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    for _ in range(3):
+        asyncio.run(app({**scope, "headers": [(b"content-type", kind.encode())]}, receive, send))
+    assert statuses == [400, 400, 429]
 
 
 def test_an_address_is_read_where_there_is_no_body(server: ServerProcess, expected: dict[str, str]) -> None:

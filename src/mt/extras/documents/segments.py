@@ -12,8 +12,8 @@ from mt.text.words import EMAIL, ID_CHAR, URL
 # What programs and readers need letter by letter: code, format strings, variables, tags, entities, addresses.
 PLACEHOLDER = re.compile(
     rf"""(?<!`)`[^`\n]+`(?!`|{ID_CHAR})|\$[A-Za-z_]{ID_CHAR}*|%L?(?:[1-9]|n)(?!{ID_CHAR}|[.,]\d|[$@])|{URL}|{EMAIL}"""
-    r"""|%%|%\([^)\s]+\)[#0\- +]*[\d.]*[a-zA-Z]
-    |%(?:\d+\$)?[#0\-+]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGcrsap@](?![a-zA-Z])
+    r"""|%%|%\([^()\s]{1,80}\)[#0\- +]*+[\d.]*+[a-zA-Z]
+    |%(?:\d++\$)?[#0\-+]*+(?:\d++|\*)?(?:\.(?:\d++|\*))?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGcrsap@](?![a-zA-Z])
     |\{%[^{}\n]{0,80}%\}|[$%]?\{\{?[^{}\n]{0,80}\}?\}
     |</?[a-zA-Z][^<>\n]*>|</?\d{1,3}\s?/?>|&(?:\#?\w{1,31});""",
     re.VERBOSE,

@@ -18,7 +18,7 @@ from mt.extras.export.common import OWN
 from mt.extras.importing.huggingface import Languages, read_plan
 from mt.extras.importing.marian import find_npz, read_marian
 from mt.extras.importing.pruning import prune
-from mt.extras.importing.safe_tensors import open_safetensors
+from mt.extras.importing.safe_tensors import open_safetensors, plain_yaml
 from mt.extras.importing.weights import read_weights
 from mt.storage.download import offline_switch
 from mt.storage.run_dir import ModelDir, RunDir
@@ -170,7 +170,7 @@ def _card_facts(folder: Path) -> dict[str, Any]:
     """Return the licence, or several, in the front matter of a model card, if it says one."""
     try:
         _, front, _ = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
-        licence = yaml.safe_load(front)["license"]
+        licence = plain_yaml(front)["license"]
     except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError, RecursionError):
         return {}
     licences = licence if isinstance(licence, list) else [licence]

@@ -8,6 +8,7 @@ they become a table of learned positions.
 import math
 import re
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.errors import InputError
 from mt.extras.importing.arrays import SIDES, add_start, describe
 from mt.extras.importing.huggingface import Description, Languages
-from mt.extras.importing.safe_tensors import COPY_AGAIN, Tensors, read_mapping
+from mt.extras.importing.safe_tensors import COPY_AGAIN, Tensors, plain_yaml, read_mapping
 from mt.extras.importing.vocabularies import marian_vocabulary
 from mt.extras.importing.weights import Plan, tensor2tensor_sinusoids
 from mt.text.languages import base_language
@@ -61,6 +62,8 @@ _NAMES = {
     r"Wemb": "shared",
     r"Wpos": "positions",
 }
+# Raised by zipfile and numpy; RuntimeError is for encrypted entries and unknown compressions
+_DAMAGE = (ValueError, LookupError, AttributeError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 _KINDS = {"W": "weight", "b": "bias", "scale": "weight", "bias": "bias"}
 
 
@@ -81,7 +84,7 @@ def find_npz(path: Path) -> Path | None:
 
 def _named(folder: Path, key: str) -> list[Path]:
     """Return the files that decoder.yml lists under a key; a single one needs no list."""
-    given = read_mapping(folder / "decoder.yml", {}, yaml.safe_load).get(key) or []
+    given = read_mapping(folder / "decoder.yml", {}, plain_yaml).get(key) or []
     return [folder / Path(str(each)).name for each in (given if isinstance(given, list) else [given])]
 
 
@@ -116,16 +119,16 @@ def _load(path: Path) -> dict[str, np.ndarray[Any, Any]]:
                     raise ValueError(f"{entry.filename[:50]} is no array of numbers, or larger than the file")
         with np.load(path, allow_pickle=False) as content:
             return {name: content[name] for name in content.files}
-    except (ValueError, LookupError, AttributeError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except _DAMAGE as error:
         raise InputError(f"{path}: not a model of Marian: {str(error)[:200]}", COPY_AGAIN) from None
 
 
 def _settings(path: Path, content: bytes) -> dict[str, float]:
     """Return the settings that `describe` wants."""
     try:
-        config = dict(yaml.safe_load(content))
+        config = dict(plain_yaml(content))
         heads, activation = int(config["transformer-heads"]), str(config["transformer-ffn-activation"])
-    except (yaml.YAMLError, LookupError, TypeError, ValueError):
+    except (yaml.YAMLError, LookupError, TypeError, ValueError, RecursionError):
         raise InputError(f"{path}: it has no configuration ({_CONFIG})", "take the file that Marian wrote") from None
     steps = (config.get(f"transformer-{key}", "") for key in ("preprocess", "postprocess", "postprocess-top"))
     norms = " ".join(map(str, filter(None, steps)))

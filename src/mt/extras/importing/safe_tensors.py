@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from yaml import YAMLError
 
 from mt.console import quoted
 from mt.errors import InputError, first_line
@@ -31,11 +31,23 @@ def read_mapping(
         content = parse(path.read_bytes())
     except FileNotFoundError:
         raise InputError(f"{path}: no such file", "name a complete folder") from None
-    except (OSError, ValueError, RecursionError, YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise InputError(f"{path}: cannot be read: {first_line(error, 200)}", COPY_AGAIN) from None
     if not isinstance(content, dict):
         raise InputError(f"{path}: holds no keys with values")
     return content
+
+
+class _PlainLoader(yaml.SafeLoader):
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise ValueError("it has YAML aliases, which are not read")
+        return super().compose_node(parent, index)
+
+
+def plain_yaml(content: str | bytes) -> Any:
+    """Parse YAML without aliases, a few lines of which can stand for gigabytes; they are a ValueError."""
+    return yaml.load(content, Loader=_PlainLoader)
 
 
 @dataclass(frozen=True)

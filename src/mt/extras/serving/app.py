@@ -33,7 +33,7 @@ from mt.text.languages import language_name
 
 _T = TypeVar("_T")
 _GET = ["GET", "HEAD"]
-_Admit = Callable[[Request, dict[str, Any]], None]
+_Admit = Callable[[Request, Awaitable[dict[str, Any]]], Awaitable[dict[str, Any]]]
 
 
 def create_app(
@@ -60,14 +60,21 @@ def create_app(
     app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"])
     rate = RateLimit(limits.requests_per_minute)
 
-    def admit(request: Request, fields: dict[str, Any]) -> None:
-        """Refuse a request without one of the API keys, if there are any, or beyond the rate limit."""
-        key, address = str(fields.get("api_key") or ""), request.client.host if request.client else ""
+    async def admit(request: Request, reading: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+        """Read the fields of a request; refuse it without one of the API keys, if any, or beyond the rate limit."""
+        address = request.client.host if request.client else ""
+        try:
+            fields = await reading
+        except RequestError:
+            rate.take(address)
+            raise
+        key = str(fields.get("api_key") or "")
         encoded = key.encode(errors="replace")  # JSON can contain lone surrogates
         if keys and not any(hmac.compare_digest(encoded, known.encode()) for known in keys):
             rate.take(address)  # or keys could be guessed at full speed
             raise RequestError(403, "this API key is not known here" if key else "an API key is needed")
         rate.take(key if keys else address)
+        return fields
 
     _add_pages(app)
     _add_info_routes(app, service, metrics, limits, {"keyRequired": bool(keys), "suggestions": suggestions is not None})
@@ -80,9 +87,7 @@ def _add_text_routes(app: FastAPI, service: Service, limits: Limits, admit: _Adm
     """Add the routes that take text: translate, detect, suggest."""
 
     async def fields_of(request: Request) -> dict[str, Any]:
-        fields = await requests.read_fields(request, limits)
-        admit(request, fields)
-        return fields
+        return await admit(request, requests.read_fields(request, limits))
 
     @app.post("/translate")
     async def translate(request: Request) -> Response:
@@ -111,8 +116,7 @@ def _add_document_routes(app: FastAPI, documents: Files, limits: Limits, admit: 
         if limits.file == 0:
             raise RequestError(403, "this server translates no documents")
         with documents.upload() as (folder, count):
-            fields = await requests.read_document(request, limits, folder, count)
-            admit(request, fields)
+            fields = await admit(request, requests.read_document(request, limits, folder, count))
             job = requests.document_request(fields)
             name = await _until_disconnect(request, documents.translate(job))
         answer: dict[str, Any] = {"translatedFileUrl": f"{request.base_url}download_file/{quote(name)}"}

@@ -125,6 +125,7 @@ class Files:
             shutil.rmtree(path.parent, ignore_errors=True)
 
     async def _start(self, job: Job) -> asyncio.subprocess.Process:
+        self._service.require_served(job.target)  # before it becomes part of a file name
         direction: Direction | None = None
         is_known = job.source != "auto"
         # No model need write the target language: the text may be in it.

@@ -200,12 +200,15 @@ class Writer:
                 self._put_with_children(element)
 
     def _put_with_children(self, element: Element) -> None:
-        self._written.add(element)
-        self._parts.append(element.opening)
-        for child in self._line.children[element]:
-            if child not in self._written:
-                self._put_with_children(child)
-        self._parts.append(element.closing)
+        stack: list[Element | str] = [element]  # strings are closing tags; recursion would limit the depth
+        while stack:
+            each = stack.pop()
+            if isinstance(each, str):
+                self._parts.append(each)
+            elif each not in self._written:
+                self._written.add(each)
+                self._parts.append(each.opening)
+                stack += [each.closing, *reversed(self._line.children[each])]
 
 
 def _common(one: Sequence[Element], other: Sequence[Element]) -> list[Element]:

@@ -165,7 +165,7 @@ class Service:
 
     async def suggest(self, suggestion: dict[str, str], file: Path) -> None:
         """Append a client's better translation to a file; a RequestError says that it is full."""
-        self._require_served(suggestion["source"], suggestion["target"])
+        self.require_served(suggestion["source"], suggestion["target"])
 
         def append() -> None:
             if file.exists() and file.stat().st_size > _MAX_SUGGESTIONS:
@@ -177,7 +177,8 @@ class Service:
     async def in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    def _require_served(self, *codes: str) -> None:
+    def require_served(self, *codes: str) -> None:
+        """Raise a RequestError (400) for a code that is neither a source nor a target of a model."""
         for code in codes:
             if code not in self._codes:
                 raise RequestError(400, f"{code} is not supported")
@@ -185,7 +186,7 @@ class Service:
     def _direction(self, text: str, source: str, target: str, is_html: bool = False) -> _Choice:
         """Choose the direction of a text (None if it is already in the target language); for `auto`, detect it."""
         detected = None
-        self._require_served(*([] if source == "auto" else [source]), target)
+        self.require_served(*([] if source == "auto" else [source]), target)
         if source == "auto":
             candidates = [source for source, other in self._directions if other == target]
             content = " ".join(segment_html(text, " ").sentences) if is_html else text
