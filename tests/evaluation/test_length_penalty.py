@@ -103,7 +103,7 @@ def test_it_is_the_validation_set_that_is_translated(run: RunDir, tmp_path: Path
     same = ["--source", run.text_file("valid", "source"), "--reference", run.text_file("valid", "target")]
     assert tuned(run, *same) == result
     for penalty in (0.0, 1.4):
-        given = [*same, "--output", tmp_path / "scores", "--length-penalty", str(penalty), "--json"]
+        given = [*same, "--output", tmp_path / str(penalty), "--length-penalty", str(penalty), "--json"]
         rows = json.loads(printed("eval", "--model", run.root, *given))["results"]
         assert [row["bleu"] for row in rows if row["method"] == "beam"] == [pytest.approx(scores[penalty], abs=1e-3)]
 

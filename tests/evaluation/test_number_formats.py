@@ -35,7 +35,7 @@ def measured(folder: Path) -> list[tuple[str, bool]]:
 
 def test_the_bleu_is_that_of_the_validation_set(trained: Path, tmp_path: Path) -> None:
     assert measured(trained) == [("float32", False), ("int8", False)]
-    files = ["--source", "valid.en", "--reference", "valid.xx", "--json", "--output", tmp_path]
+    files = ["--source", "valid.en", "--reference", "valid.xx", "--json", "--force", "--output", tmp_path]
     for row in facts_of(trained)["formats"]:
         done = mt("eval", *files, "--compute-type", row["compute_type"], cwd=trained)
         [beam] = [result for result in json.loads(done.stdout)["results"] if result["method"] == "beam"]

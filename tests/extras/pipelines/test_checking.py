@@ -684,7 +684,7 @@ def test_models_of_one_text_may_be_validated_on_several(folder: Path) -> None:
 def test_what_the_pieces_are_learned_from_must_be_one(folder: Path, values: str, is_other: bool) -> None:
     (folder / "elsewhere").mkdir(exist_ok=True)
     for path in [*folder.glob("*.en"), *folder.glob("*.xx")]:
-        write_lines(folder / "elsewhere" / path.name, path.read_text().splitlines()[::-1])
+        (folder / "elsewhere" / path.name).write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[::-1]))
     values = values.replace("elsewhere", str(folder / "elsewhere"))
     second = f"n: {{train: {{config: tiny.yaml, set: {{seed: 2, {values}}}}}}}"
     distill = "d: {distill: {model: [{step: m}, {step: n}], input: train.en}}"
