@@ -367,6 +367,7 @@ def test_removing_leaves_nothing(folder: Path) -> None:
 def test_translations_depend_on_what_is_learned(tmp_path: Path) -> None:
     folder = ModelDir(tmp_path)
     learned = {folder.weights.name, "tokenizer/source.json", folder.casing.name, folder.spelling.name}
+    learned |= {"ctranslate2/int8/vmap.txt"}
     files = dict.fromkeys([*learned, "README.md", "config.yaml", "ctranslate2/int8/model.bin"])
     assert set(translating_files(files)) == learned
 

@@ -1,6 +1,6 @@
 """Evaluation from Python: a model and a test set in, scores out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -119,8 +119,8 @@ def evaluate(
         stems = (name, *(f"{name}.{text.direction}" for text in texts))
         written = [folder / f"{stem}.{kind}" for stem in stems for kind in kinds]
         refuse_inputs(written, [source, reference])
-        if output is not None and not force and (present := next(filter(Path.exists, written), None)):
-            raise InputError(f"--output {output}: {present} exists", "name another, or overwrite it with --force")
+        if output is not None and not force:
+            _refuse_present(written)
     results = test_set.evaluate(opened.translator, _with_metrics(config, metrics), texts, methods, comet)
     return Evaluation(tuple(results), folder, name)
 
@@ -252,6 +252,11 @@ def _output(
         name = f"other.{name}"
     run = run_of(models[0]) if len(models) == 1 else None
     return run.scores if run else None, name if usual else f"changed.{name}"
+
+
+def _refuse_present(written: Iterable[Path]) -> None:
+    if present := next(filter(Path.exists, written), None):
+        raise InputError(f"--output {present.parent}: {present} exists", "name another, or overwrite it with --force")
 
 
 def _methods(config: Config, request: SearchRequest, defaults: SearchOptions) -> list[test_set.Method]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mt.errors import MachineError
-from mt.storage.run_dir import MANIFEST
+from mt.storage.run_dir import MANIFEST, VOCABULARY_MAP
 
 _MAX_BYTES = 2**24  # of a manifest; ours have some thousands
 # Errors of a missing file. Others (permissions, a failing disk) say nothing about its content.
@@ -60,9 +60,9 @@ def learned_files(files: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def translating_files(files: Mapping[str, Any]) -> dict[str, Any]:
-    """Select what translations depend on: the files above, and what preprocessing has learned."""
-    preprocessing = {name: files[name] for name in ("casing.txt", "spelling.txt") if name in files}
-    return learned_files(files) | preprocessing
+    """Select what translations depend on: weights, tokenizers, shortlists, and what preprocessing has learned."""
+    others = ("casing.txt", "spelling.txt", VOCABULARY_MAP)
+    return learned_files(files) | {name: f for name, f in files.items() if name.endswith(others)}
 
 
 def verify(folder: Path, *parts: Path) -> dict[str, Any]:

@@ -212,7 +212,8 @@ class Service:
         beam = direction.search.beam_size if n_best == 1 else max(direction.search.beam_size, n_best)
         options = replace(direction.search, beam_size=beam, n_best=n_best, scores=n_best > 1)
         found: dict[bool, Iterator[list[Candidate]]] = {}
-        # Apart, as sentences translated with attention have no terms in the source. The first admit the others.
+        # In two calls: sentences translated with attention cannot have terms in their source. The batcher may refuse
+        # the first call only, as half a request is of no use.
         for aligned in dict.fromkeys(text.needs_alignment for text in segmented if text.sentences):
             some = [sentence for text in segmented if text.needs_alignment is aligned for sentence in text.sentences]
             own = replace(options, attention=aligned)
