@@ -189,7 +189,7 @@ def test_directions_without_terms_are_reported_if_optional(tmp_path: Path, notic
         ("\tb\n", "x.tsv", r"x\.tsv:1: has no source term"),
         (TBX[:400], "x.tbx", r"x\.tbx:\d+: not well-formed"),
         ("<!DOCTYPE martif [<!ENTITY a 'b'>]><martif>&a;</martif>", "x.tbx", "declares entities"),
-        ("<tmx/>", "x.tbx", "no TBX file but <tmx>"),
+        ("<tmx/>", "x.tbx", "not TBX: the root element is <tmx>"),
         (TBX.replace("hound", "bank").replace('bank</term></tig></langSet></termEntry>',
          'bank</term></tig></langSet><langSet xml:lang="de"><tig><term>Ufer</term></tig></langSet></termEntry>'),
          "x.tbx", r"x\.tbx:9: 'bank' is 'Ufer' here and 'Hund' in line 4"),

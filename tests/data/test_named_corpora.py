@@ -77,7 +77,7 @@ def test_what_opus_does_not_have(opus: Web, tmp_path: Path, monkeypatch: pytest.
     opus.corpora[0]["version"] = "v1"
     opus.files[opus.corpora[0]["url"]] = b"<html>maintenance</html>"
     for _ in range(2):
-        with pytest.raises(InputError, match=r"en-it\.txt\.zip: no zip archive"):
+        with pytest.raises(InputError, match=r"en-it\.txt\.zip: not a zip archive"):
             pairs_of(tmp_path, {"opus": "Books"})
     opus.files["/page"] = b"<html>"
     monkeypatch.setenv("MT_OPUS_API", f"{opus.address}/page")

@@ -84,10 +84,10 @@ def test_a_workbook_from_nowhere(tmp_path: Path) -> None:
     path = tmp_path / "a.xlsx"
     assert refusal(path) == ": no such file"
     for content, message in (
-        (b"", ": damaged, or no .xlsx file"),
-        (b"en\tit\n", ": damaged, or no .xlsx file"),
+        (b"", ": damaged, or not an .xlsx file"),
+        (b"en\tit\n", ": damaged, or not an .xlsx file"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", ": protected by a password, or an old .xls"),
-        (workbook(tmp_path / "b.xlsx", ["en", "it"]).read_bytes()[:-30], ": damaged, or no .xlsx file"),
+        (workbook(tmp_path / "b.xlsx", ["en", "it"]).read_bytes()[:-30], ": damaged, or not an .xlsx file"),
     ):
         path.write_bytes(content)
         assert refusal(path).startswith(message)
@@ -95,7 +95,7 @@ def test_a_workbook_from_nowhere(tmp_path: Path) -> None:
     for name, content in (("word/document.xml", "<x/>"), ("[Content_Types].xml", types)):
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr(name, content)
-        assert refusal(path).startswith(": damaged, or no .xlsx file")
+        assert refusal(path).startswith(": damaged, or not an .xlsx file")
 
 
 def test_a_failing_disk_is_no_damaged_workbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

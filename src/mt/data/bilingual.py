@@ -87,7 +87,7 @@ def read_units(path: Path, kind: str) -> Iterator[Unit]:
 def _po_units(content: bytes, path: Path) -> Iterator[Unit]:
     require_package("polib", f"{path}: reading .po files")
     if len(content) > _MAX_PO or b"\0" in content:
-        raise InputError(f"{path}: too large for a catalogue of gettext, or none", "check its kind")
+        raise InputError(f"{path}: not a gettext catalogue, or too large for one", "check its kind")
     catalogue, _, _ = read_catalogue(content, str(path))
     names = ("source", catalogue.metadata.get("Language") or "target")
     for entry in catalogue:
@@ -137,7 +137,7 @@ class _XmlReader:
 
     def refuse_large(self, size: int) -> None:
         if size > _MAX_UNIT:
-            raise InputError(f"{self._place}: an element of more than {_MAX_UNIT // 2**20} MB", "this is no text")
+            raise InputError(f"{self._place}: an element of more than {_MAX_UNIT // 2**20} MB", "this is not text")
 
     def _refuse_entity(self, *_: Any) -> None:
         raise InputError(f"{self._place}: declares entities of its own, which are not expanded", "save it without them")
@@ -145,7 +145,8 @@ class _XmlReader:
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         name = tag.rpartition(":")[2]
         if not self._open and name not in self._roots:
-            raise InputError(f"{self._place}: no {self._roots[-1].upper()} file but <{name}>", "check its kind")
+            message = f"{self._place}: not {self._roots[-1].upper()}: the root element is <{name}>"
+            raise InputError(message, "check its kind")
         self._open.append(name)
         if name in _CODE or name in _OTHERS:
             self._skipped += 1

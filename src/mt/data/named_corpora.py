@@ -35,7 +35,7 @@ def opus_archive(corpus: str, version: str, languages: tuple[str, str]) -> tuple
     download(entry["url"], path)
     if new and not zipfile.is_zipfile(path):
         path.unlink()
-        raise InputError(f"{entry['url']}: no zip archive", "try again later")
+        raise InputError(f"{entry['url']}: not a zip archive", "try again later")
     if not answer.exists():
         for known in (version, entry["version"]):
             atomic.write_json(answer.with_name(f"{corpus}_{known}_{pair}.json"), entry)

@@ -192,7 +192,7 @@ def _sheet_cells(path: Path, sheet: str | None = None) -> Iterator[tuple[int, li
     except Exception as error:  # the library raises whatever its parts do, OSError for a file of another program
         if isinstance(error, InputError) or getattr(error, "errno", None) or is_out_of_memory(error):
             raise
-        message = f"{path}: damaged, or no .xlsx file ({first_line(error, 200)})"
+        message = f"{path}: damaged, or not an .xlsx file ({first_line(error, 200)})"
         raise InputError(message, "save it again in its program") from None
 
 

@@ -92,7 +92,7 @@ def decode_lines(
     file_start = b""
     for number, raw in enumerate(stream, before + 1):
         if len(raw) >= _MAX_LINE:  # a zip stream may read a little more
-            raise InputError(f"{name}:{number}: a line of more than {_MAX_LINE // 2**20} MB", "this is no text")
+            raise InputError(f"{name}:{number}: a line of more than {_MAX_LINE // 2**20} MB", "this is not text")
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         if number == 1:
             file_start = line[:6]

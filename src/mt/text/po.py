@@ -37,12 +37,12 @@ def read_catalogue(content: bytes, place: str) -> tuple[Any, str, str]:
     unclosed = re.search(r'^(?:msg|")[^\n]*[^"\s][ \t\r]*$', text, re.MULTILINE)
     if unclosed:
         line = text.count("\n", 0, unclosed.start()) + 1
-        raise InputError(f"{place}:{line}: a string that does not end", "check it with msgfmt --check")
+        raise InputError(f"{place}:{line}: an unterminated string", "check it with msgfmt --check")
     try:
         catalogue = polib.pofile(_Text(f"{text}\n"))
     except (OSError, ValueError, IndexError, UnicodeError) as error:
         reason = str(error).removeprefix("Syntax error in po file ")
-        raise InputError(f"{place}: no catalogue of gettext: {reason}", "check it with msgfmt --check") from None
+        raise InputError(f"{place}: not a gettext catalogue: {reason}", "check it with msgfmt --check") from None
     if not _ENTRIES.fullmatch("".join(_KEYWORD.findall(text))):  # polib accepts it
         raise InputError(f"{place}: an entry without msgstr", "check it with msgfmt --check")
     return catalogue, _Text(text), charset

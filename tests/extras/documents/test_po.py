@@ -140,8 +140,8 @@ def test_a_character_set_that_lacks_letters_becomes_utf_8(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'no "catalogue"\n', "no catalogue of gettext"),
-        (b'msgid "a"\nmsgid "b\nmsgstr ""\n', "a.po:2: a string that does not end"),
+        (b'no "catalogue"\n', "not a gettext catalogue"),
+        (b'msgid "a"\nmsgid "b\nmsgstr ""\n', "a.po:2: an unterminated string"),
         (b'msgid ""\nmsgstr "charset=nope"\n', "not in its character set, nope"),
         (b'msgid ""\nmsgstr "charset=undefined"\n', "not in its character set, undefined"),
         (b'msgid "a"\nmsgstr ""\n\nmsgid "b"', "an entry without msgstr"),
