@@ -18,10 +18,11 @@ from mt.text.lines import explain_read_errors, raw_lines
 
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
 
-_MAX_RATIO, _SMALL = 200, 50_000_000  # a text packs to a fifth, a repetitive one to a fiftieth; bytes that are no bomb
+_MAX_RATIO = 200  # of unpacked to packed size: about 5 for text, 50 for repetitive text
+_SMALL = 50_000_000  # unpacked bytes that are no bomb at any ratio
 _MAX_HEADER = 2**20  # bytes
 _MAX_FILES = 100_000
-_MANY = 50  # files, for which an archive is kept open, or in memory
+_MANY = 50  # files; from this number on, a zip archive is kept open, and a small tar archive in memory
 _DAMAGE: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -35,15 +36,13 @@ _DAMAGE: tuple[type[Exception], ...] = (
 
 
 def refuse_unsafe_zip(archive: zipfile.ZipFile, place: str, max_bytes: int | None = None) -> None:
-    """Refuse an archive that is encrypted or unpacks to too much; the library reads no more than its files claim.
+    """Raise InputError for an archive that is encrypted or unpacks to too much, by the sizes that its files declare.
+
+    The library reads no more than these.
 
     Args:
-        archive: opened.
-        place: its name for messages.
-        max_bytes: of all its files, unpacked.
-
-    Raises:
-        InputError: it is one of these.
+        place: the archive's name for messages.
+        max_bytes: the limit for all its files, unpacked.
     """
     infos = archive.infolist()
     if any(info.flag_bits & 1 for info in infos):
@@ -62,29 +61,24 @@ def refuse_too_many(files: int, path: Path) -> None:
 
 
 def file_names(path: Path) -> list[str]:
-    """Return the names of the files in an archive.
-
-    Raises:
-        InputError: it is missing, damaged, encrypted or a bomb.
-    """
+    """Return the names of the files in an archive; raise InputError if it is missing, damaged, encrypted or a bomb."""
     with _opened(path) as archive:
         if isinstance(archive, zipfile.ZipFile):
             return [name for name in archive.namelist() if not name.endswith("/")]
         names = []
         for member in archive:
             names += [member.name] if member.isfile() else []
-            archive.members = []  # type: ignore[attr-defined]  # the library keeps them all
+            archive.members = []  # type: ignore[attr-defined]  # the library would keep all in memory
             refuse_too_many(len(names), path)
-        while archive.fileobj and archive.fileobj.read(_MAX_HEADER):  # the checksum is behind the end
+        while archive.fileobj and archive.fileobj.read(_MAX_HEADER):  # to the end, where gzip checks its checksum
             pass
         return names
 
 
 def member_lines(path: Path, name: str) -> Iterator[bytes]:
-    """Yield the raw lines of one file in an archive; several can be read side by side.
+    """Yield the raw lines of one file in an archive; raise InputError if it is damaged.
 
-    Raises:
-        InputError: it is damaged.
+    Several files can be read side by side.
     """
     with _opened(path) as archive:
         if isinstance(archive, zipfile.ZipFile):
@@ -114,16 +108,16 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile | tarfile.TarFile]:
 
 
 def file_state(path: Path) -> tuple[int, ...]:
-    """Return values that differ after a file has been replaced or written to, and in a forked process."""
+    """Return a cache key that changes when a file is replaced or written to, and in a forked process."""
     status = path.stat()
     return os.getpid(), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 @lru_cache(maxsize=1)
 def _kept_zip(path: Path, *state: int) -> zipfile.ZipFile | None:
-    """Open an archive of many files to keep it open, since to read a list of thousands takes longer than a file of it.
+    """Open an archive of many files and keep it open: reading its directory takes longer than reading one file.
 
-    The library closes it when it is no longer kept, and no file in it is being read. None for an archive of few files.
+    It closes itself once it has left the cache and no file in it is being read. None for an archive of few files.
     """
     archive = zipfile.ZipFile(path)
     refuse_unsafe_zip(archive, str(path))
@@ -132,7 +126,7 @@ def _kept_zip(path: Path, *state: int) -> zipfile.ZipFile | None:
 
 @lru_cache(maxsize=1)
 def _small_tar(path: Path, *state: int) -> dict[str, bytes]:
-    """Return the files of a small archive of many, else none: to read one, all before it has to be unpacked."""
+    """Return the contents of a small archive of many files, {} for others: reading one file unpacks all before it."""
     contents, size = dict[str, bytes](), 0
     with _opened(path) as archive:
         assert isinstance(archive, tarfile.TarFile)
@@ -147,7 +141,7 @@ def _small_tar(path: Path, *state: int) -> dict[str, bytes]:
 
 
 class _Bounded:
-    """A decompressed stream that tarfile reads, whose headers can claim any size."""
+    """A decompressed stream for tarfile that refuses bombs: tar headers can claim any size."""
 
     def __init__(self, stream: Any, path: Path) -> None:
         self.seek, self.tell = stream.seek, stream.tell

@@ -1,4 +1,4 @@
-"""Letter case: changes of it, and the usual case of words, to which capitals and titles are brought back."""
+"""Letter case: conversion, and truecasing of lines in capitals or title case."""
 
 import bisect
 import re
@@ -18,17 +18,17 @@ _DOTTED_I = {"tr", "az", "tt", "crh"}  # languages with the letters ı and İ
 _FIRST_LETTER = re.compile(r"(?<!\S)([^\w\s]*)(\w)")
 WORD = re.compile(r"[^\W\d_]+")
 """Letters in a row."""
-_INNER = re.compile(r"(?<=\w)[^\w\s]+\w+")  # behind an apostrophe or a hyphen, where title case has no capital
-_SENTENCE_START = re.compile(r"(?:^|(?<!\b\w)[.!?…]\s)\W*$")  # not behind an initial
+_INNER = re.compile(r"(?<=\w)[^\w\s]+\w+")  # after an apostrophe or a hyphen, where title case has no capital
+_SENTENCE_START = re.compile(r"(?:^|(?<!\b\w)[.!?…]\s)\W*$")  # not after an initial
 _FINAL_MARK = re.compile(r"[.!?…:][\"'»”’)]*$")
 _HEADER = "mt casing 1"
 _MAX_WORDS = 30_000
-_TITLE_WORDS = 4  # that are usually small: fewer may be a name
+_TITLE_WORDS = 4  # usually lower-case words that make a title; fewer may be a name
 _MIN_COUNT = 2  # a word seen once teaches only the case of unknown words
 
 
 def upper_case(text: str, language: str = "") -> str:
-    """Return a text in capitals; letters that would become several, but for ß, stay as they are."""
+    """Return a text in capitals; letters that would become several stay as they are, except for ß."""
     return _recased(_with_dotted_i(text, language), str.upper)
 
 
@@ -46,6 +46,7 @@ def _has_dotted_i(language: str) -> bool:
 
 
 def _recased(text: str, change: Callable[[str], str]) -> str:
+    """Change the case of a text, but not of letters that would become several, except for ß."""
     changed = change(text)
     if len(changed) == len(text):
         return changed
@@ -55,14 +56,14 @@ def _recased(text: str, change: Callable[[str], str]) -> str:
 def title_case(text: str, language: str = "") -> str:
     """Return a text in which every word begins with a capital; the other letters stay as they are.
 
-    Georgian has capitals for whole words only, and none for their beginning.
+    Words in Georgian, which writes capitals for whole words only, stay as they are.
     """
     return _FIRST_LETTER.sub(lambda match: match[1] + _recased(_with_dotted_i(match[2], language), str.title), text)
 
 
 Recase = Callable[[str, str], str]  # of a text and its language
 Kept = Callable[[str], Sequence[tuple[int, int, str]]]
-"""Finds terms, code and the like in a line, in order and disjoint: start, end, and the same text in its usual case."""
+"""Finds terms, code and the like in a line: ordered, disjoint spans of start, end, and the text in its usual case."""
 
 
 def last_span(spans: Sequence[tuple[int, int, str]], position: int) -> tuple[int, int, str]:
@@ -73,12 +74,12 @@ def last_span(spans: Sequence[tuple[int, int, str]], position: int) -> tuple[int
 
 @dataclass(frozen=True)
 class Casing:
-    """Usual case of a language's words within sentences.
+    """A truecaser: the usual case of a language's words within sentences.
 
     Attributes:
         words: the most frequent ones in their usual case.
         capital_start: whether lines without and with a final mark usually begin with a capital.
-        capital_unknown: whether rare words usually do, as German ones, most of which are nouns.
+        capital_unknown: whether rare words usually do, as in German, where most are nouns.
     """
 
     words: tuple[str, ...]
@@ -119,11 +120,7 @@ class Casing:
 
     @classmethod
     def read(cls, path: Path) -> "Casing":
-        """Read a file.
-
-        Raises:
-            InputError: it is not a file of `text`.
-        """
+        """Read a file of `text`; raise InputError if it is not one."""
         header, *words = path.read_text(encoding="utf-8", errors="replace").splitlines() or [""]
         match = re.fullmatch(f"{_HEADER} ([01])([01])([01])", header)
         if match is None or len(words) > _MAX_WORDS:
@@ -133,7 +130,7 @@ class Casing:
 
     @cached_property
     def _by_capitals(self) -> Callable[[str], Mapping[str, str]]:
-        # The most frequent of equal ones counts.
+        # Of words that are equal in capitals, the most frequent counts.
         return cache(lambda language: {upper_case(word, language): word for word in reversed(self.words)})
 
     def _usual(self, language: str) -> Mapping[str, str]:
@@ -141,9 +138,9 @@ class Casing:
         return self._by_capitals("tr" if _has_dotted_i(language) else "")
 
     def restored(self, line: str, language: str = "", kept: Kept = lambda line: ()) -> tuple[str, Recase] | None:
-        """Return a line in capitals or title case in the usual case of its words, and what brings its translation back.
+        """Truecase a line in capitals or title case; return it with the function that recases its translation.
 
-        None for any other line. Text that is kept gets its own usual case.
+        None for any other line. Spans of `kept` get the usual case that it gives.
         """
         if line.isupper():
             if not self._is_shouted(line, language):
@@ -158,14 +155,14 @@ class Casing:
         def restored_word(match: re.Match[str]) -> str:
             first, last = match.span()
             start, end, text = last_span(spans, first)
-            own = text[first - start : last - start] if last <= end else ""
+            kept_word = text[first - start : last - start] if last <= end else ""
             capitals = upper_case(match[0], language)
             is_abbreviation = change is title_case and len(capitals) > 1 and match[0] == capitals
-            if match[0] == own or (is_abbreviation and not own):
+            if match[0] == kept_word or (is_abbreviation and not kept_word):
                 return match[0]
             small = lower_case(match[0], language)
             rare = title_case(small, language) if self.capital_unknown else small
-            usual = own or self._usual(language).get(capitals) or rare
+            usual = kept_word or self._usual(language).get(capitals) or rare
             begins = capital_start and usual.islower() and starts_sentence(match)
             return title_case(usual, language) if begins else usual
 
@@ -180,9 +177,9 @@ class Casing:
         return sum(usual.get(upper_case(word, language), "A")[0].islower() for word in words) >= _TITLE_WORDS
 
     def _is_shouted(self, line: str, language: str) -> bool:
-        """Return False for abbreviations, which are usually in capitals, and a few unknown words, which may be some.
+        """Return True if a line in capitals is more than abbreviations: by a usually small word, or three long ones.
 
-        Also for a line in a script without case, in which only abbreviations have one.
+        False for a line mostly in a script without case, where only abbreviations have case.
         """
         words = WORD.findall(line)
         if 2 * sum(map(_has_case, words)) <= len(words):
@@ -197,7 +194,7 @@ def _has_case(word: str) -> bool:
 
 
 def starts_sentence(word: re.Match[str]) -> bool:
-    """Return True for a word at the start of a text, or behind the end of a sentence."""
+    """Return True for a word at the start of a text or after the end of a sentence."""
     return _SENTENCE_START.search(word.string, max(0, word.start() - 8), word.start()) is not None
 
 

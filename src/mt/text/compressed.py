@@ -15,7 +15,7 @@ from mt.errors import InputError
 COMPRESSED = {".gz": "gzip", ".xz": "xz", ".zst": "Zstandard"}
 
 LZMA_ERRORS: tuple[type[Exception], ...] = ()
-with contextlib.suppress(ImportError):  # of a Python that was built without it
+with contextlib.suppress(ImportError):  # a Python that was built without it
     import lzma
 
     LZMA_ERRORS = (lzma.LZMAError,)
@@ -27,8 +27,7 @@ _BLOCK = 2**16  # compressed bytes read at a time
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for reading, decompressed if its suffix says so.
 
-    Raises:
-        InputError: the compressed data is damaged or truncated, which reading finds.
+    Raises InputError while it is read if the compressed data turns out to be damaged or truncated.
     """
     suffix = path.suffix.lower()
     if suffix not in COMPRESSED:

@@ -12,7 +12,7 @@ from mt.text.languages import LANGUAGE_NAMES, base_language
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
-_CONFIDENT = 50.0  # percent of confidence that a text need not be translated
+_CONFIDENT = 50.0  # percent of confidence above which a text may count as already translated
 
 
 class Detector:
@@ -43,15 +43,15 @@ class Detector:
         return base_language(code) in self.library.nb_classes
 
     def source_of(self, text: str, sources: Sequence[str], target_lang: str) -> tuple[str, float]:
-        """Return the language of a text to translate, one of `sources`, or the target, if it surely is in that.
+        """Return the likeliest of `sources` for a text, or the target if the text is surely in it; and the confidence.
 
-        Its confidence, in percent, is against all languages. A source and a target that differ in region or script
-        alone (pt_PT, pt_BR) are not told apart: it is the source.
+        The confidence, in percent, is among all candidates. A source and a target that differ in region or script
+        alone (pt_PT, pt_BR) cannot be distinguished; the source is returned.
         """
         confidence = defaultdict[str, float](float, self.rank(text))
-        found = max(sources, key=lambda code: confidence[base_language(code)])
-        share, already = confidence[base_language(found)], confidence[base_language(target_lang)]
-        return (target_lang, already) if already > max(_CONFIDENT, share) else (found, share)
+        source = max(sources, key=lambda code: confidence[base_language(code)])
+        of_source, of_target = confidence[base_language(source)], confidence[base_language(target_lang)]
+        return (target_lang, of_target) if of_target > max(_CONFIDENT, of_source) else (source, of_source)
 
 
 @cache
@@ -65,8 +65,8 @@ def _all_languages() -> "LanguageIdentifier":
 def wrong_language_share(texts: Sequence[str], target_lang: str, codes: Sequence[str]) -> float | None:
     """Return the percentage of a model's translations that are in another of its languages, `codes`, than the target.
 
-    Only these are candidates: short sentences are often mistaken for some other one. None without py3langid, or if the
-    target or the others cannot be identified.
+    Only these are candidates, since short sentences are often mistaken for some other language. None without py3langid,
+    or if the target or all others cannot be identified.
     """
     if find_spec("py3langid") is None:
         return None

@@ -42,7 +42,7 @@ def base_language(code: str) -> str:
 
 # Written without spaces between words.
 _UNSPACED = {"zh", "ja", "th", "lo", "km", "my", "bo", "dz"}
-# More three-letter codes of these, and languages with the same writing system.
+# Other codes of these languages, and languages with the same writing system.
 _WRITTEN_AS = dict(
     pair.split(" ")
     for pair in ("chi zh, cmn zh, yue zh, wuu zh, lzh zh, lao lo, bur my, bod bo, tib bo, dzo dz").split(", ")
@@ -72,8 +72,7 @@ def language_name(code: str) -> str:
 def chosen_language(languages: Sequence[str], chosen: str | None, side: str = "target") -> str:
     """Return the chosen language of a model's side, or its only one if `chosen` is None.
 
-    Raises:
-        InputError: the model does not have it, or has several and none is chosen.
+    Raises InputError if the model does not have it, or has several and none is chosen.
     """
     if chosen is None and len(languages) == 1:
         return languages[0]

@@ -130,21 +130,20 @@ def explain_read_errors(path: Path, hint: str = "") -> Iterator[None]:
 def read_lines(path: Path, on_issue: IssueHandler = raise_issue) -> Iterator[str]:
     """Yield the lines of a text file, decompressed if its name ends in `.gz`, `.xz` or `.zst`.
 
-    Raises:
-        InputError: the file is missing, unreadable, damaged, or no text in UTF-8.
+    Raises InputError if the file is missing, unreadable, damaged or not UTF-8.
     """
     with explain_read_errors(path), open_bytes(path) as stream:
         yield from decode_lines(raw_lines(stream), str(path), on_issue=on_issue)
 
 
 def count_lines(path: Path) -> int:
-    """Count the lines of a text file; errors as of `read_lines`, except that it need not be UTF-8."""
+    """Count the lines of a text file; raises as `read_lines` does, but the text need not be UTF-8."""
     with explain_read_errors(path), open_bytes(path) as stream:
         return sum(1 for _ in raw_lines(stream))
 
 
 def take_block(lines: Iterator[T], most: int) -> list[T]:
-    """Take at most so many lines, fewer if they are long, to be held in memory together."""
+    """Take `most` lines, or fewer if they are long, so that the block fits in memory."""
     block, size = list[T](), 0
     for line in islice(lines, most):
         block.append(line)
@@ -174,8 +173,7 @@ class TextFile:
 def read_parallel(source: Path, target: Path, on_issue: IssueHandler = raise_issue) -> Iterator[tuple[str, str]]:
     """Yield the line pairs of two files.
 
-    Raises:
-        InputError: a file cannot be read, or they have different numbers of lines; the message names both.
+    Raises InputError if a file cannot be read, or they have different numbers of lines; the message names both.
     """
     return pair_lines(read_lines(source, on_issue), read_lines(target, on_issue), (str(source), str(target)), on_issue)
 
@@ -183,7 +181,7 @@ def read_parallel(source: Path, target: Path, on_issue: IssueHandler = raise_iss
 def pair_lines(
     source_lines: Iterator[str], target_lines: Iterator[str], names: tuple[str, str], on_issue: IssueHandler
 ) -> Iterator[tuple[str, str]]:
-    """Yield the line pairs of two texts of the same length; the names are for the message that they are not."""
+    """Yield the line pairs of two texts; it is an issue, which cites their names, if their lengths differ."""
     for pairs, (src, tgt) in enumerate(zip_longest(source_lines, target_lines)):
         if src is None or tgt is None:
             n_source = pairs if src is None else pairs + 1 + sum(1 for _ in source_lines)
@@ -198,8 +196,7 @@ def pair_lines(
 def read_available(stream: BufferedReader, name: str) -> Iterator[list[str]]:
     """Yield lines in groups of as many as have arrived, so that a pipe is answered line by line.
 
-    Raises:
-        InputError: a line is not valid UTF-8; valid lines before it are yielded first.
+    Raises InputError if a line is not valid UTF-8, after the valid lines before it have been yielded.
     """
     with suppress(ImportError, AttributeError, OSError):  # only pipes of Linux can be enlarged
         import fcntl

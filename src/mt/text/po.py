@@ -1,4 +1,4 @@
-"""Catalogues of gettext, decoded as they declare and parsed by polib."""
+"""gettext catalogues (.po), decoded with the character set that they declare and parsed by polib."""
 
 import re
 from typing import Any
@@ -26,7 +26,7 @@ def read_catalogue(content: bytes, place: str) -> tuple[Any, str, str]:
         place: its name for messages.
 
     Returns:
-        polib's object, the text, which splits into the lines that polib counts, and its character set.
+        polib's object; the text, whose `splitlines` gives the lines that polib counts; and its character set.
 
     Raises:
         InputError: not in the character set that it declares, or a syntax error.
@@ -43,13 +43,13 @@ def read_catalogue(content: bytes, place: str) -> tuple[Any, str, str]:
     except (OSError, ValueError, IndexError, UnicodeError) as error:
         reason = str(error).removeprefix("Syntax error in po file ")
         raise InputError(f"{place}: not a gettext catalogue: {reason}", "check it with msgfmt --check") from None
-    if not _ENTRIES.fullmatch("".join(_KEYWORD.findall(text))):  # polib accepts it
+    if not _ENTRIES.fullmatch("".join(_KEYWORD.findall(text))):  # polib accepts entries without msgstr
         raise InputError(f"{place}: an entry without msgstr", "check it with msgfmt --check")
     return catalogue, _Text(text), charset
 
 
 def _decoded(content: bytes, place: str) -> tuple[str, str]:
-    """Decode a catalogue as it declares; a template declares nothing yet."""
+    """Decode a catalogue with its declared character set; a template has the placeholder CHARSET there."""
     declared = CHARSET.search(content.decode("latin-1"))
     charset = declared[2] if declared and declared[2] != "CHARSET" else "UTF-8"
     try:

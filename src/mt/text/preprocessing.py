@@ -17,7 +17,7 @@ class Preprocessed(NamedTuple):
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Preprocessing that was learned from a model's training text; None: a step that is off, or learned nothing."""
+    """Preprocessing that was learned from a model's training text; None is a step that is off or learned nothing."""
 
     casing: Casing | None = None
     spelling: Spelling | None = None
@@ -29,18 +29,18 @@ class Preprocessing:
         keep_case: bool = False,
         kept: Kept = lambda line: (),
     ) -> Preprocessed:
-        """Return a line in the usual case of its words and with corrected spelling; the number of words is the same.
+        """Truecase a line and correct its spelling; the number of words stays the same.
 
         Args:
-            line: of the source language.
+            line: text in the source language.
             language: its code.
             keep_case: whether the case stays as it is.
-            kept: finds text that is spelt in one way only.
+            kept: finds terms, code and the like, which are spelt in one way only.
         """
         if self.casing or self.spelling:
-            line = nfc(line)  # the letters of their words
-        usual = self.casing.restored(line, language, kept) if self.casing and not keep_case else None
-        line, recase = usual or (line, None)
+            line = nfc(line)  # as in the text that they learned from
+        truecased = self.casing.restored(line, language, kept) if self.casing and not keep_case else None
+        line, recase = truecased or (line, None)
         return Preprocessed(self.spelling.corrected(line, kept) if self.spelling else line, recase)
 
 

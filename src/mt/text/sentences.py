@@ -8,12 +8,12 @@ _WINDOW = 1000  # characters; `sentencex` takes quadratic time where quotation m
 _LOOKBACK = 40  # characters before an end that say whether it is one
 _CLOSING = "」』）"
 _SPACE = re.compile(r"\s")
-# Before what is no end of a sentence, in addition to the library's rules: titles and initials, and German ordinals
+# Text before a boundary of the library that ends no sentence: titles and initials (French), and ordinals (German).
 _TITLE = re.compile(r"(?<!\w)(?:M|MM|Dr|Mme|Mlle|Me|St)\.\s+\Z")
 _INITIAL = re.compile(r"(?<![\w'’-])[A-Z]\.\s+\Z")
 _ORDINAL = re.compile(r"\b(?:der|die|das|des|dem|den|am|im|vom|zum|zur|beim)\s+\d{1,2}\.\s+\Z", re.IGNORECASE)
 _NUMBER = re.compile(r"\d\.\s+\Z")
-_STARTS = {  # words that begin a sentence rather than go on with a name or a number
+_STARTS = {  # words that begin a sentence rather than continue a name or a number
     "fr": "Le La Les Il Elle Ils Elles On Un Une Ce Cette Ces Je Tu Nous Vous Et Mais En Au Dans Pour".split(),
     "de": "Der Die Das Den Dem Des Er Sie Es Ich Du Wir Ihr Ein Eine Und Aber Dann Danach Da Dort Am Im In".split(),
 }
@@ -46,7 +46,7 @@ def _has_words(text: str) -> bool:
 
 
 def _is_within(before: str, after: str, language: str) -> bool:
-    """Return True for a full stop that is no end, of an abbreviation or an ordinal number."""
+    """Return True for a boundary within a sentence, after an abbreviation or an ordinal number."""
     if after[:1].islower():
         return _NUMBER.search(before) is not None
     base = base_language(language)
@@ -78,6 +78,6 @@ def _segment(text: str, language: str) -> list[str]:
     try:
         return list(segment(base_language(language), text))
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # a bug of the library, in Rust: 1.0.32 has them at odd spaces
+        if type(error).__name__ != "PanicException":  # the library is in Rust; 1.0.32 panics at unusual white space
             raise
         return [text]

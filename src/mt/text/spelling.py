@@ -1,4 +1,4 @@
-"""Misspelt words of a source text, and the known words that they stand for."""
+"""Spelling correction: misspelt words of a source text are replaced by known words."""
 
 import re
 from collections import Counter
@@ -17,13 +17,13 @@ NEIGHBOURS = {
     for row in _KEYBOARD
     for place, letter in enumerate(row)
 }
-"""The letters that each may be mistyped as, beside it in a row of keys."""
+"""The letters beside each letter in its row of a keyboard, which are typed for it by mistake."""
 
 _HEADER = "mt spelling 1"
 _MAX_WORDS = 300_000
-_MIN_COUNT = 3  # of a word that a misspelling may stand for
-_MIN_LETTERS = 4
-_NOUNS = 0.4
+_MIN_COUNT = 3  # of a word that may replace a misspelt one
+_MIN_LETTERS = 4  # of a word that may be misspelt
+_NOUNS = 0.4  # share of capitalised frequent words above which nouns are: German has over 0.5, others under 0.3
 # Neither code nor names of files: words, with apostrophes and hyphens, between quotation and punctuation marks.
 _PROSE = re.compile(r"(?<!\S)[\"'“„‚«‹(\[¿¡]*([^\W\d_]+(?:['’-][^\W\d_]+)*)[.,;:!?…)\]\"'”»›]*(?!\S)")
 
@@ -34,7 +34,7 @@ class Spelling:
 
     Attributes:
         words: the most frequent first; in small letters, or capitalised if they usually are.
-        n_frequent: how many of them are frequent enough for a misspelling to stand for them.
+        n_frequent: how many of them are frequent enough to replace a misspelt word.
     """
 
     words: tuple[str, ...]
@@ -42,7 +42,7 @@ class Spelling:
 
     @classmethod
     def learn(cls, lines: Iterable[str]) -> "Spelling | None":
-        """Learn words from text; None from a script without case."""
+        """Learn words from text; None if it is in a script without case."""
         counts, capitals = Counter[str](), Counter[str]()
         for line in map(nfc, lines):
             if line.isupper():
@@ -64,11 +64,7 @@ class Spelling:
 
     @classmethod
     def read(cls, path: Path) -> "Spelling":
-        """Read a file.
-
-        Raises:
-            InputError: it is not a file of `text`.
-        """
+        """Read a file of `text`; raise InputError if it is not one."""
         header, *words = path.read_text(encoding="utf-8", errors="replace").split("\n")
         match = re.fullmatch(rf"{_HEADER} (\d{{1,6}})", header)
         if match is None or not int(match[1]) < len(words) <= _MAX_WORDS + 1 or "" in words[:-1]:
@@ -89,7 +85,7 @@ class Spelling:
 
     @cached_property
     def _capitalises_nouns(self) -> bool:
-        frequent = self.words[: self.n_frequent]  # in German more than half are capitalised, elsewhere under 0.3
+        frequent = self.words[: self.n_frequent]
         return sum(word[0].isupper() for word in frequent) > _NOUNS * len(frequent)
 
     @cached_property
@@ -99,9 +95,9 @@ class Spelling:
     def corrected(self, line: str, kept: Kept = lambda line: ()) -> str:
         """Replace each unknown word that is one typing error away from a frequent one.
 
-        Of several frequent ones the first is taken. Short words, abbreviations, code, and what is kept stay as they
-        are. So do capitalised words, which may be names; where nouns are capitalised, other frequent words that are so
-        replace them.
+        Of several such words the most frequent is taken. Short words, abbreviations, code, and spans of `kept` stay as
+        they are. So do capitalised words, which may be names; if the language capitalises nouns, only frequent words
+        that are capitalised replace them.
         """
         unknown = [
             word
@@ -133,9 +129,9 @@ class Spelling:
 
 
 def _candidates(word: str, letters: str) -> Iterator[str]:
-    """Yield what a word may have been: a letter was left out, doubled, swapped with the next, or its neighbour hit.
+    """Yield what one typing error may have turned into a word: a letter was left out, doubled, swapped or mistyped.
 
-    The first letter is taken for right, and the last, where another is more often an inflection.
+    The first letter is taken for correct, and so is the last: a different one is more often an inflection.
     """
     for i in range(1, len(word)):
         before, letter, after = word[:i], word[i], word[i + 1 :]

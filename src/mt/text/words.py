@@ -22,9 +22,9 @@ URL = (
     rf"(?:(?!\*\*|~~)[^\s<>\"'`({{}}\]{GLUED}]|\](?![(\[])|{_BRACKETED})*"
     rf"(?:{_BRACKETED}|(?!\*\*|~~)[^\s<>\"'`.,;:!?(){{}}\]\\»”{GLUED}])"
 )
-"""An address, without the punctuation behind it, or the marks of Markdown."""
+"""An address, without the punctuation or the Markdown marks after it."""
 EMAIL = rf"(?<!{ID_CHAR})(?<![.+-])(?:{ID_CHAR}|[.+-])++@(?:{ID_CHAR}|-)+(?:\.(?:{ID_CHAR}|-)+)+"
-# With its variation and skin colour, and what is joined to it in an emoji
+# A mark with what belongs to it: accents, the variation and skin colour of an emoji, and emoji joined to it.
 _MARK = rf"[^\w\s](?:[{_SIGNS}\ufe0f\U0001f3fb-\U0001f3ff]|(?<=\u200d)[^\w\s])*"
 WORD = re.compile(rf"[{UNSPACED}]|\w[{IN_WORD}]*|{_MARK}")
 _SINGLE = re.compile(rf"[{UNSPACED}]|[^{IN_WORD}\s]")
