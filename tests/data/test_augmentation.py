@@ -37,7 +37,7 @@ from mt.data.augmented_corpus import AugmentedCorpus, CasedLines, choose_kinds
 from mt.data.batching import BatchStream
 from mt.data.bidirectional import BidirectionalCorpus
 from mt.data.mixture import Share
-from mt.data.sentence_format import OUR_FORMAT
+from mt.data.sentence_format import SentenceFormat
 from mt.data.shuffle import ShuffledWindows
 from mt.data.subword_sampling import Merges, SampledCorpus
 from mt.data.token_store import EncodedCorpus, Indices, Ragged
@@ -319,7 +319,7 @@ def test_the_language_of_each_part_decides_on_its_spaces(make: MakeCorpus) -> No
 def test_language_tags_stay_and_pairs_of_two_languages_are_not_merged(tmp_path: Path) -> None:
     tokenizer = BpeTokenizer.train([*SOURCE, *TARGET], 700, ["it", "es"])
     pair = TokenizerPair(tokenizer, tokenizer)
-    tags = [OUR_FORMAT.tags(pair, language) for language in ("it", "es")]
+    tags = [SentenceFormat().tags(pair, language) for language in ("it", "es")]
     parts = [(200, tags[0]), (200, tags[1])]
     encoded = encode_text(tmp_path, SOURCE, TARGET, pair, parts=parts)
     for kind in ("merge", "upper_case"):

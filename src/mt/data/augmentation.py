@@ -1,6 +1,6 @@
-"""Changes of sentence pairs as users make them: case, typos, punctuation, and spans that are copied.
+"""Augmentation of sentence pairs with variation as users write it: case, typos, punctuation, copied spans.
 
-All functions are pure functions of their arguments, the generator's state among them.
+All functions are pure, given the state of the random generator.
 """
 
 import random
@@ -18,7 +18,7 @@ SPANS = ("url", "emoji", "number", "code")
 _TYPO_SHARE = 0.15  # of the words of a sentence
 _WORD = re.compile(r"\W*[^\W\d_]{4,}\W*")
 _MARKS = "[.!?…。！？।؟]"
-_FINAL = re.compile(rf"\s*(?<!{_MARKS})({_MARKS}+)[\"'»”’)]*\s*$")  # a run, tried from its start only
+_FINAL = re.compile(rf"\s*(?<!{_MARKS})({_MARKS}+)[\"'»”’)]*\s*$")  # tried once a run of marks, for linear time
 # Ranges without unassigned code points and without modifiers.
 _EMOJI = (range(0x1F300, 0x1F3FB), range(0x1F400, 0x1F650), range(0x1F680, 0x1F6C6), range(0x1F910, 0x1F93B))
 _SYMBOLS = ("---", "***", "===", "...", "|", "#", ">>", "+", "~", "/", "::", "•", "_____")
@@ -42,9 +42,9 @@ def add_typos(text: str, rng: random.Random, share: float) -> str:
 
 
 def _misspelt(word: str, rng: random.Random) -> str:
-    """Change one letter of a word, not the first; or swap it with the next."""
+    """Drop, double or mistype one letter of a word, or swap it with the next; the first letter stays."""
     letters = [i for i in range(len(word) - 1) if word[i].isalpha() and word[i + 1].isalpha()][1:]
-    if not letters:  # numerals such as ² are no letters
+    if not letters:  # _WORD also matches numerals such as ², which are not letters
         return word
     i = rng.choice(letters)
     before, letter, after = word[:i], word[i], word[i + 1 :]
@@ -53,14 +53,14 @@ def _misspelt(word: str, rng: random.Random) -> str:
         return before + after
     if kind == 1 and letter != after[0]:
         return before + after[0] + letter + after[1:]
-    if kind == 2 and (near := NEIGHBOURS.get(letter.lower())):
-        other = rng.choice(near)
-        return before + (other.upper() if letter.isupper() else other) + after
+    if kind == 2 and (neighbours := NEIGHBOURS.get(letter.lower())):
+        typed = rng.choice(neighbours)
+        return before + (typed.upper() if letter.isupper() else typed) + after
     return before + 2 * letter + after
 
 
 def without_final_punctuation(pair: Pair) -> Pair:
-    """Leave out the final punctuation marks of both sides; a pair with a side that has none stays as it is."""
+    """Remove the final punctuation of both sides, if both have any."""
     ends = [_FINAL.search(text) for text in pair]
     if not all(ends):
         return pair
@@ -75,9 +75,10 @@ def doubled_punctuation(text: str, rng: random.Random) -> str:
 
 
 def merge(pair: Pair, following: Pair, languages: Languages) -> Pair:
-    """Join two pairs."""
+    """Join two pairs into one."""
     source, target = (
-        f"{one}{_separator(language)}{other}" for one, other, language in zip(pair, following, languages, strict=True)
+        f"{first}{_separator(language)}{second}"
+        for first, second, language in zip(pair, following, languages, strict=True)
     )
     return source, target
 
@@ -89,8 +90,8 @@ def _separator(language: str) -> str:
 def draw_span(rng: random.Random, kind: str) -> str:
     """Draw a span that is the same in every language; `kind` is one of SPANS."""
     if kind == "emoji":
-        emoji = rng.choices(_EMOJI, [len(each) for each in _EMOJI])[0]
-        return chr(rng.choice(emoji)) * rng.choice((1, 1, 1, 2, 3))
+        code_points = rng.choices(_EMOJI, list(map(len, _EMOJI)))[0]
+        return chr(rng.choice(code_points)) * rng.choice((1, 1, 1, 2, 3))
     if kind == "number":
         n, d = rng.randrange(10 ** rng.randint(1, 7)), rng.randrange(10, 100)
         date = f"{rng.randint(1900, 2099)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
@@ -112,7 +113,7 @@ def _name(rng: random.Random) -> str:
 
 
 def insert(pair: Pair, span: str, rng: random.Random, languages: Languages) -> Pair:
-    """Put a span into both sides: at the start, the end, before the last mark, after the first comma, or in between."""
+    """Put a span into both sides: at the start or the end, before the last mark, after a comma, or between words."""
     places = ["start", "end", "end", *(["mark"] * 2 if all(map(_FINAL.search, pair)) else [])]
     places += ["comma"] if all(", " in text for text in pair) else []
     place, fraction = rng.choice([*places, "between"]), rng.random()
@@ -135,22 +136,22 @@ def _inserted(text: str, span: str, place: str, fraction: float, space: str) -> 
 
 
 def noise_line(rng: random.Random) -> str:
-    """Draw a line without words of any language."""
+    """Draw a line of symbols and spans, without words of any language."""
     parts = [rng.choice(_SYMBOLS) if rng.random() < 0.3 else draw_span(rng, rng.choice(SPANS)) for _ in range(3)]
     return " ".join(parts[: rng.randint(1, 3)])
 
 
 def augment(kind: str, pair: Pair, following: Pair, rng: random.Random, languages: Languages) -> Pair:
-    """Change a pair in one of the ways (`kind`) of the configuration's `augmentation` section.
+    """Change a pair; `kind` is a key of the configuration's `augmentation` section.
 
-    `following` is the next pair of the corpus, for merge, which leaves a pair as it is if only one is back-translated.
+    `following` is the next pair of the corpus, which `merge` appends unless just one of the two is back-translated.
     """
     tag = f"{BACK_TRANSLATION_TAG} "
     if kind == "merge" and pair[0].startswith(tag) != following[0].startswith(tag):
-        return pair  # the tag says of a whole source that it is a translation
-    if pair[0].startswith(tag):  # it stays as it is
-        others = following[0].removeprefix(tag), following[1]
-        source, target = augment(kind, (pair[0].removeprefix(tag), pair[1]), others, rng, languages)
+        return pair  # the tag marks a whole source as a translation
+    if pair[0].startswith(tag):  # the tag stays in front, unchanged
+        untagged = following[0].removeprefix(tag), following[1]
+        source, target = augment(kind, (pair[0].removeprefix(tag), pair[1]), untagged, rng, languages)
         return tag + source, target
     source, target = pair
     match kind:

@@ -3,7 +3,7 @@
 The text of a sentence is decoded from its tokens, so that nothing but the encoded corpus is read. Which sentences
 change, and how, is a pure function of (seed, epoch, index of the sentence).
 
-    N sentences
+    N sentences   L tokens of the longest   P parts of the corpus
 """
 
 import random
@@ -28,9 +28,9 @@ from mt.data.tokenizer_kinds import TextTokenizer
 
 _AT_ONCE = 4096  # sentences
 _STREAM = 2**32 - 3  # keeps the keys apart from those of other draws of an epoch
-_TOKENIZER_EPOCH = 2**32 - 1
+_TOKENIZER_EPOCH = 2**32 - 1  # no epoch of training
 
-Changed = dict[int, tuple[list[int], list[int]]]  # token ids of both sides, by row
+_Changes = dict[int, tuple[list[int], list[int]]]  # token ids of both sides, by row
 
 
 def _keys(seed: int, epoch: int) -> NDArray[np.uint64]:
@@ -39,7 +39,7 @@ def _keys(seed: int, epoch: int) -> NDArray[np.uint64]:
 
 
 def choose_kinds(indices: Indices, shares: Mapping[str, float], seed: int, epoch: int) -> NDArray[np.int64]:
-    """Return the number of the change (N,) that each sentence gets; `len(shares)`: none."""
+    """Return the index in `shares` (N,) of each sentence's change; `len(shares)` stands for none."""
     uniform = (hash_indices(indices, _keys(seed, epoch)[0]) >> np.uint64(11)) * 2.0**-53
     return np.searchsorted(np.cumsum(list(shares.values())), uniform, side="right")
 
@@ -54,11 +54,11 @@ def languages_of(config: Config) -> Languages:
 
 @dataclass(frozen=True)
 class CasedLines:
-    """Training text of a tokenizer, of which shares are in the case of the augmented sentences.
+    """Training text of a tokenizer with a share of its lines in upper, title or lower case, as augmentation has them.
 
-    Capitals would otherwise be spelt in single letters. Other changes need no pieces of their own: spans that no text
-    has, such as emoji, are spelt in bytes, and so are those that users write. Which lines change
-    does not depend on the run's seed, so that models of several seeds have one vocabulary.
+    Capitals would otherwise be spelt letter by letter. Other kinds of augmentation need no pieces of their own:
+    characters that the text lacks, such as emoji, are spelt in bytes, as they will be in users' text. The choice of
+    lines is independent of the run's seed, so that runs with different seeds share one vocabulary.
     """
 
     lines: Iterable[str]
@@ -68,18 +68,18 @@ class CasedLines:
     def __iter__(self) -> Iterator[str]:
         names, languages, rng = list(self.cases), Languages(self.language, self.language), random.Random(0)
         lines, first = iter(self.lines), 0
-        while some := list(islice(lines, _AT_ONCE)):
-            kinds = choose_kinds(np.arange(first, first + len(some)), self.cases, 0, _TOKENIZER_EPOCH)
-            for line, kind in zip(some, kinds.tolist(), strict=True):
+        while chunk := list(islice(lines, _AT_ONCE)):
+            kinds = choose_kinds(np.arange(first, first + len(chunk)), self.cases, 0, _TOKENIZER_EPOCH)
+            for line, kind in zip(chunk, kinds.tolist(), strict=True):
                 pair = line, line
                 yield augment(names[kind], pair, pair, rng, languages)[0] if kind < len(names) else line
-            first += len(some)
+            first += len(chunk)
 
 
 class _Text(NamedTuple):
-    """A sentence: its text, its ids, and those of the tags and the end around it.
+    """A sentence's text and token ids, and the ids of the tags and EOS before and after it.
 
-    The text is empty if there are specials within it, such as unknown characters.
+    The text is empty if its ids contain specials, such as `<unk>`: it could not be encoded again.
     """
 
     text: str
@@ -97,7 +97,7 @@ class _TextPair(NamedTuple):
 
 
 class _Encoder:
-    """Text of one side's token ids and back, with the tags and the end around it."""
+    """A codec between one side's token ids and text that keeps the tags and EOS around a sentence apart."""
 
     def __init__(self, tokenizer: TextTokenizer, segmenter: Merges | Lattice | None) -> None:
         self._tokenizer, self._segmenter = tokenizer, segmenter
@@ -108,7 +108,7 @@ class _Encoder:
         }
 
     def decode(self, ids: Ids, lengths: Lengths) -> list[_Text]:
-        """Return the texts of sentences (N, L)."""
+        """Return the texts of sentences, given as ids (N, L) and lengths (N,)."""
         rows = [row[:length].tolist() for row, length in zip(ids, lengths.tolist(), strict=True)]
         texts = []
         for row, text in zip(rows, self._tokenizer.decode_batch(rows), strict=True):
@@ -138,15 +138,15 @@ class _Encoder:
 
 @dataclass(frozen=True)
 class AugmentedCorpus:
-    """A corpus of which shares of the sentences are changed in each epoch.
+    """A corpus in which shares of the sentences, drawn again in each epoch, are augmented.
 
     Args:
         corpus: the pairs without changes.
         tokenizers: those that encoded it.
-        shares: of the sentences that are changed, by kind: a key of the configuration's `augmentation` section.
+        shares: the share of the sentences to change, by kind: a key of the configuration's `augmentation` section.
         seed: with the epoch and a sentence's index, decides on its change.
         max_length: pairs that a change would make longer on a side, in tokens with specials, stay as they are.
-        languages: of both sides, in the wanted direction; of a corpus of several parts, those of each.
+        languages: of each part of the corpus, in the wanted direction.
         segmenters: of subword regularisation, for both sides; none: the tokenizers' own segmentation.
         lexicon: translations of words, for the kind `terms`.
         ends: (P,), the index behind each part's last sentence, if there are several.
@@ -163,7 +163,7 @@ class AugmentedCorpus:
     ends: Sequence[int] = ()
 
     def in_epoch(self, epoch: int) -> Sentences:
-        """Return the sentences of an epoch, which are changed where a window selects them."""
+        """Return the sentences of an epoch."""
         segmenters = self.segmenters or (None, None)
         encoders = [_Encoder(*both) for both in zip(self.tokenizers, segmenters, strict=True)]
         return _AugmentedSentences(self, self.corpus.in_epoch(epoch), epoch, encoders)
@@ -171,7 +171,7 @@ class AugmentedCorpus:
 
 @dataclass(frozen=True)
 class _AugmentedSentences:
-    """An epoch of an augmented corpus; it is `select` that changes sentences."""
+    """An epoch of an augmented corpus; sentences are changed when they are selected."""
 
     settings: AugmentedCorpus
     sentences: Sentences
@@ -186,31 +186,31 @@ class _AugmentedSentences:
         plain = self.sentences.select(indices)
         kinds = choose_kinds(indices, self.settings.shares, self.settings.seed, self.epoch)
         rows = np.flatnonzero(kinds < len(self.settings.shares))
-        changed: Changed = {}
+        changes: _Changes = {}
         for first in range(0, len(rows), _AT_ONCE):
-            some = rows[first : first + _AT_ONCE]
-            changed |= self._change(plain, some, indices[some], kinds[some])
-        return replace(plain, sides={side: _replaced(plain, side, changed) for side in SIDES})
+            chunk = rows[first : first + _AT_ONCE]
+            changes |= self._change(plain, chunk, indices[chunk], kinds[chunk])
+        return replace(plain, sides={side: _replaced(plain, side, changes) for side in SIDES})
 
-    def _change(self, plain: EncodedCorpus, rows: Indices, indices: Indices, kinds: NDArray[np.int64]) -> Changed:
-        """Return the new token ids of some rows of `plain`, but of those that cannot change or would be too long."""
+    def _change(self, plain: EncodedCorpus, rows: Indices, indices: Indices, kinds: NDArray[np.int64]) -> _Changes:
+        """Return the new token ids of some rows of `plain`, without those that would be empty or too long."""
         settings, names = self.settings, list(self.settings.shares)
         rngs = list(map(random.Random, hash_indices(indices, _keys(settings.seed, self.epoch)[1]).tolist()))
-        own = self._texts(plain, rows, indices)
-        following = list(own)
+        pairs = self._texts(plain, rows, indices)
+        following = list(pairs)
         if "merge" in names:
             merged = np.flatnonzero(kinds == names.index("merge"))
-            others = (indices[merged] + 1) % len(self)
-            found = self._texts(self.sentences.select(others), np.arange(len(others)), others)
-            for row, texts in zip(merged.tolist(), found, strict=True):
-                following[row] = texts
-        pairs = [
-            _changed(names[kind], texts, others, rng, settings)
-            for kind, texts, others, rng in zip(kinds.tolist(), own, following, rngs, strict=True)
+            successors = (indices[merged] + 1) % len(self)
+            texts = self._texts(self.sentences.select(successors), np.arange(len(successors)), successors)
+            for row, pair in zip(merged.tolist(), texts, strict=True):
+                following[row] = pair
+        changed = [
+            _changed(names[kind], pair, successor, rng, settings)
+            for kind, pair, successor, rng in zip(kinds.tolist(), pairs, following, rngs, strict=True)
         ]
-        texts_of_sides = list(zip(*own, strict=True))[: len(SIDES)]
-        sides = zip(self.encoders, texts_of_sides, zip(*pairs, strict=True), strict=True)
-        encoded = [encoder.encode(texts, new, rngs, settings.max_length) for encoder, texts, new in sides]
+        old_sides, new_sides = list(zip(*pairs, strict=True))[: len(SIDES)], zip(*changed, strict=True)
+        sides = zip(self.encoders, old_sides, new_sides, strict=True)
+        encoded = [encoder.encode(old, new, rngs, settings.max_length) for encoder, old, new in sides]
         most = most_ids(settings.max_length, plain.source_format)
         return {
             row: (source, target)
@@ -223,28 +223,28 @@ class _AugmentedSentences:
             encoder.decode(*plain.gather(side, rows)) for encoder, side in zip(self.encoders, SIDES, strict=True)
         )
         parts = np.searchsorted(self.settings.ends, indices, side="right").tolist()
-        own, is_reversed = map(self.settings.languages.__getitem__, parts), reversed_pairs(self.sentences, indices)
-        languages = [Languages(*each[:: -1 if r else 1]) for each, r in zip(own, is_reversed, strict=True)]
+        is_reversed = reversed_pairs(self.sentences, indices)
+        wanted = (self.settings.languages[part] for part in parts)
+        languages = [Languages(*pair[:: -1 if r else 1]) for pair, r in zip(wanted, is_reversed, strict=True)]
         return list(map(_TextPair, source, target, languages))
 
 
-def _changed(kind: str, own: _TextPair, following: _TextPair, rng: random.Random, settings: AugmentedCorpus) -> Pair:
-    """Change a pair, if both of its texts are known and, to be merged, the next one's are.
-
-    Pairs with other tags or in the opposite direction are not merged.
-    """
-    pair, other = ((each.source.text, each.target.text) for each in (own, following))
+def _changed(kind: str, pair: _TextPair, following: _TextPair, rng: random.Random, settings: AugmentedCorpus) -> Pair:
+    """Change a pair whose texts are both known; merge it only with such a pair of the same tags and direction."""
+    texts, next_texts = ((p.source.text, p.target.text) for p in (pair, following))
     if kind == "terms":
-        return annotate(pair[0], draw_terms(pair, settings.lexicon, rng)), pair[1]
-    forms = [(each.source[2:], each.target[2:], each.languages) for each in (own, following)]
-    fitting = all(other) and forms[0] == forms[1]
-    return augment(kind, pair, other, rng, own.languages) if all(pair) and (fitting or kind != "merge") else pair
+        return annotate(texts[0], draw_terms(texts, settings.lexicon, rng)), texts[1]
+    contexts = [(p.source[2:], p.target[2:], p.languages) for p in (pair, following)]  # tags before and after
+    is_mergeable = all(next_texts) and contexts[0] == contexts[1]
+    if not all(texts) or (kind == "merge" and not is_mergeable):
+        return texts
+    return augment(kind, texts, next_texts, rng, pair.languages)
 
 
-def _replaced(plain: EncodedCorpus, side: str, changed: Changed) -> Ragged:
+def _replaced(plain: EncodedCorpus, side: str, changes: _Changes) -> Ragged:
     """Return the sentences of a side, some of them replaced."""
-    old, new = plain.sides[side], [sides[SIDES.index(side)] for sides in changed.values()]
+    old, new = plain.sides[side], [sides[SIDES.index(side)] for sides in changes.values()]
     added = Ragged(np.fromiter(chain(*new), old.values.dtype), np.cumsum([0, *map(len, new)]))
     rows = np.arange(len(plain))
-    rows[list(changed)] = len(plain) + np.arange(len(new))
+    rows[list(changes)] = len(plain) + np.arange(len(new))
     return old.followed_by(added).select(rows)

@@ -24,7 +24,7 @@ _MAX_SENTENCES = 2**15 - 1
 
 
 class Sentences(Protocol):
-    """The sentence pairs of an epoch, of which some at a time become token ids in memory."""
+    """The sentence pairs of an epoch; `select` loads some of them into memory as token ids."""
 
     def __len__(self) -> int: ...
 
@@ -68,14 +68,14 @@ def plan_epoch(
     Every sentence is in exactly one batch. `max_tokens` limits a batch's sentences times its longest side; a longer
     sentence is a batch by itself. The lengths (N,) are in tokens; seed, epoch and window seed the shuffle.
     """
-    random = np.random.Generator(np.random.PCG64([seed, epoch, window] if window else [seed, epoch]))
+    rng = np.random.Generator(np.random.PCG64([seed, epoch, window] if window else [seed, epoch]))
     # Source lengths ascend in one target length and descend in the next, so that no batch joins the longest sources of
     # one target length with the shortest of the next. Ties are broken at random.
     snake = np.where(tgt_lengths % 2 == 0, src_lengths, -src_lengths)
-    order = np.lexsort((random.random(len(src_lengths)), snake, tgt_lengths)).astype(np.int64)
+    order = np.lexsort((rng.random(len(src_lengths)), snake, tgt_lengths)).astype(np.int64)
     longest = np.maximum(src_lengths, tgt_lengths)[order]
     batches = [order[start:end] for start, end in _cut(longest, max_tokens)]
-    return [batches[i] for i in random.permutation(len(batches))]
+    return [batches[i] for i in rng.permutation(len(batches))]
 
 
 def _cut(longest: Lengths, max_tokens: int) -> Iterator[tuple[int, int]]:
@@ -99,13 +99,13 @@ def assemble(corpus: EncodedCorpus, indices: Indices, max_length: int | None = N
     source_format = corpus.source_format
     src, n_src = corpus.gather("source", indices)
     tgt, n_tgt = corpus.gather("target", indices)
-    ends_in_ids = source_format.endswith("lang")  # the ids hold the end and, behind it, the tag
+    ends_in_ids = source_format.endswith("lang")  # the ids end in EOS and the tag, which truncation keeps
     if max_length is not None:
-        n_whole, most = n_src, most_ids(max_length, source_format)
+        n_full, most = n_src, most_ids(max_length, source_format)
         n_src, n_tgt = np.minimum(n_src, most[0]), np.minimum(n_tgt, most[1])
         if ends_in_ids:
             rows, last = np.arange(len(src))[:, None], np.array([2, 1])
-            src[rows, n_src[:, None] - last] = src[rows, n_whole[:, None] - last]
+            src[rows, n_src[:, None] - last] = src[rows, n_full[:, None] - last]
     src_tokens = _frame(src, n_src, source_format.startswith("<s>"), not ends_in_ids)
     tgt_in, tgt_out = _frame(tgt, n_tgt, ends=False), _frame(tgt, n_tgt, begins=False)
     n_src, n_tgt = sentence_tokens(n_src, n_tgt, source_format)
@@ -175,10 +175,10 @@ class BatchStream:
                 self._begin_epoch()
         rows = self._plan[self.cursor]
         self.cursor += 1
-        own = rows[self.distributed.rank :: self.distributed.world_size]
-        used = own if len(own) else rows[:1]
+        slice_of_rank = rows[self.distributed.rank :: self.distributed.world_size]
+        used = slice_of_rank if len(slice_of_rank) else rows[:1]
         batch, aligned = assemble(self._sentences, self._indices[used]), None
         if self.alignments is not None:
             aligned = self.alignments.of_batch(self._corpus_indices[used], batch.src_tokens, batch.tgt_in)
         n_src, n_tgt = (int(lengths.sum()) for lengths in self._sentences.lengths(self._indices[rows]))
-        return replace(batch, n_src=n_src, n_tgt=n_tgt, weight=float(len(own) > 0), aligned=aligned)
+        return replace(batch, n_src=n_src, n_tgt=n_tgt, weight=float(len(slice_of_rank) > 0), aligned=aligned)

@@ -1,6 +1,6 @@
 """Bidirectional training: the first epochs also teach reversed sentence pairs (Ding et al. 2021, arXiv:2109.07780).
 
-Only the language of the source tells the model which direction is wanted; later epochs train the wanted one alone.
+The model sees the direction only in the source's language; later epochs train the wanted direction alone.
 
     B sentences, N sentences of the corpus
 """
@@ -27,7 +27,7 @@ class BidirectionalCorpus:
     """A corpus whose pairs are each reversed with probability 1/2, drawn again in each of the first `epochs`.
 
     The seed, the epoch and a pair's index decide. A pair whose target has more than `max_length` tokens, specials
-    included, is never reversed, nor are the pairs that `one_way` (N,) names.
+    included, is never reversed, nor is one that `one_way` (N,) marks.
     """
 
     corpus: TrainingCorpus

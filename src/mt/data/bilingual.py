@@ -1,6 +1,6 @@
-"""Translation memories, catalogues and term bases: pairs of TMX, XLIFF, gettext's PO and TBX files, by language.
+"""Sentence pairs and terms of TMX, XLIFF, gettext PO and TBX files, by language.
 
-XML is read as a stream by expat, whose memory does not grow with the file, and without entities of the document's own.
+expat reads XML as a stream, so that memory does not grow with the file; a document that declares entities is refused.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,9 +19,9 @@ Unit = tuple[int, list[tuple[str, str]]]  # line, and its texts with their langu
 _UNNAMED = ("source", "target")  # stand for the languages that a file does not name
 _UNITS = frozenset("tu trans-unit segment termEntry conceptEntry".split())
 _TEXTS = frozenset("seg source target term".split())
-_CODE = frozenset("bpt ept ph it ut x bx ex".split())  # their text is markup of another program
-_OTHERS = frozenset("alt-trans match glossEntry".split())  # hold other units' texts
-_ROOTS = {".tmx": ("tmx",), ".tbx": ("martif", "tbx")}  # of XLIFF it is xliff
+# Inline markup of another program, and elements that hold texts of other units.
+_SKIPPED = frozenset("bpt ept ph it ut x bx ex alt-trans match glossEntry".split())
+_ROOTS = {".tmx": ("tmx",), ".tbx": ("martif", "tbx")}  # the root of XLIFF is xliff
 _BLOCK = 2**16  # bytes
 _MAX_UNIT = 2**24  # bytes
 _MAX_PO = 2**28  # bytes; polib needs some ten times as much memory
@@ -32,27 +32,27 @@ def bilingual_pairs(
 ) -> Iterator[tuple[int, str, str]]:
     """Yield (line, source, target) of each unit of a .tmx, .xliff, .xlf, .po or .tbx that has both languages.
 
-    Of several texts in a language the first counts, and of source terms all. `en` also takes `en-US`. With
-    `takes_unnamed`, source and target of a file that names no languages are in the languages wanted.
+    Of several texts in one language the first is taken; of several source terms in a .tbx each is. `en` also matches
+    `en-US`. With `takes_unnamed`, a file that names no languages is assumed to be in the wanted ones.
 
     Raises InputError if the file is missing, of another kind, malformed or unsafe, or if no unit has both languages.
     """
     languages: dict[str, None] = {}
-    found = False
+    has_pairs = False
     for line, texts in read_units(path, kind):
         names = [name for name, _ in texts]
         languages |= dict.fromkeys(names)
         if chosen := _choose_languages(wanted, names, takes_unnamed):
-            found = True
+            has_pairs = True
             sources = [text for name, text in texts if name == names[chosen[0]]]
             for source in sources if kind == ".tbx" else sources[:1]:
                 yield line, source, texts[chosen[1]][1]
-    if not found:
+    if not has_pairs:
         noun, hint = "unit", "name its languages with source_column and target_column"
         if kind == ".tbx":
             noun, hint = "term", "check the languages of its terms"
-        there = f"only {', '.join(list(languages)[:20])}" if languages else "and no other translation"
-        raise InputError(f"{path}: no {noun} in {' and '.join(wanted)}, {there}", hint)
+        present = f"only {', '.join(list(languages)[:20])}" if languages else "and no other translation"
+        raise InputError(f"{path}: no {noun} in {' and '.join(wanted)}, {present}", hint)
 
 
 def _choose_languages(wanted: Sequence[str], names: Sequence[str], takes_unnamed: bool) -> tuple[int, int] | None:
@@ -68,20 +68,20 @@ def _choose_languages(wanted: Sequence[str], names: Sequence[str], takes_unnamed
 
 
 def _index(language: str, names: Sequence[str]) -> int | None:
-    """Find a language: first the very code, then one without its region, or the first region of a bare code."""
+    """Find a language: first the exact code, then the code without its region, or the first region of a bare code."""
     code, bare = language.lower().replace("_", "-"), base_language(language)
     spelled = [name.lower().replace("_", "-") for name in names]
-    fitting = [code, bare] if code != bare else [code, *(name for name in spelled if base_language(name) == code)]
-    return next((spelled.index(name) for name in fitting if name in spelled), None)
+    accepted = [code, bare] if code != bare else [code, *(name for name in spelled if base_language(name) == code)]
+    return next((spelled.index(name) for name in accepted if name in spelled), None)
 
 
 def read_units(path: Path, kind: str) -> Iterator[Unit]:
-    """Yield the units with two texts or more that are not empty."""
+    """Yield the units with at least two non-empty texts, without the empty ones."""
     with explain_read_errors(path), open_bytes(path) as stream:
         units = _po_units(stream.read(_MAX_PO + 1), path) if kind == ".po" else _xml_units(stream, kind, path)
         for line, texts in units:
-            if len(kept := [(name, text) for name, text in texts if text.strip()]) > 1:
-                yield line, kept
+            if len(filled := [(name, text) for name, text in texts if text.strip()]) > 1:
+                yield line, filled
 
 
 def _po_units(content: bytes, path: Path) -> Iterator[Unit]:
@@ -120,15 +120,15 @@ def _xml_units(stream: Any, kind: str, path: Path) -> Iterator[Unit]:
 
 
 class _XmlReader:
-    """The handlers of a parser, which collect units, and the state of the current one."""
+    """The handlers of an XML parser: they collect finished units and hold the state of the current one."""
 
     def __init__(self, parser: Any, kind: str, place: str) -> None:
         self.units: list[Unit] = []
         self._parser, self._roots, self._place = parser, _ROOTS.get(kind, ("xliff",)), place
-        self._open: list[str] = []  # elements
+        self._open: list[str] = []  # names of the open elements, the innermost last
         self._languages = dict(zip(_UNNAMED, _UNNAMED, strict=True))  # of source and target in XLIFF
         self._language, self._text, self._size = "", [""], 0
-        self._skipped = 0  # open elements whose text does not count
+        self._skipped = 0  # number of open elements in _SKIPPED
         self._unit: Unit = (0, [])
         parser.buffer_text = True
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
@@ -148,7 +148,7 @@ class _XmlReader:
             message = f"{self._place}: not {self._roots[-1].upper()}: the root element is <{name}>"
             raise InputError(message, "check its kind")
         self._open.append(name)
-        if name in _CODE or name in _OTHERS:
+        if name in _SKIPPED:
             self._skipped += 1
         elif name in ("file", "xliff"):
             for key, names in (("source", ("source-language", "srcLang")), ("target", ("target-language", "trgLang"))):
@@ -163,7 +163,7 @@ class _XmlReader:
 
     def _end(self, tag: str) -> None:
         name = self._open.pop()
-        if name in _CODE or name in _OTHERS:
+        if name in _SKIPPED:
             self._skipped -= 1
         elif name in _TEXTS and not self._skipped:
             self._unit[1].append((self._language, "".join(self._text)))

@@ -12,7 +12,7 @@ from mt.data.duplicates import find_repeated
 from mt.data.mixture import MixturePart, part_of_each
 from mt.text.lines import nfc
 
-# Characters that the ratio of lengths forgives: short sentences may differ in length ("Yes." - "Ja, das stimmt.").
+# Characters added to both lengths before their ratio: short sentences may differ more ("Yes." - "Ja, das stimmt.").
 GRACE = 10
 
 EMPTY, BADLY_PROPORTIONED = "empty", "badly proportioned"
@@ -32,14 +32,14 @@ def reason_to_drop(src: str, tgt: str, max_ratio: float | None) -> str | None:
 
 
 def pair_hash(src: str, tgt: str, direction: str) -> bytes:
-    """Hash a pair into 8 bytes: pairs of one direction are equal where they are so in Unicode's normal form C."""
+    """Hash a pair of a direction into 8 bytes; texts that are equal in Unicode normal form C have the same hash."""
     return blake2b(f"{nfc(src)}\n{nfc(tgt)}\n".encode(), digest_size=8, key=direction.encode()[:64]).digest()
 
 
 def drop_duplicates(text: tuple[Path, Path], parts: Sequence[MixturePart], folder: Path) -> list[MixturePart]:
     """Remove all but the first of equal pairs from a source and a target file, within each direction; return the parts.
 
-    Pairs are compared by a 64-bit hash: among 400 million pairs, two different ones collide with probability 0.4 %.
+    Pairs are compared by a 64-bit hash: among 400 million different pairs, a collision has a probability of 0.4 %.
     `folder` holds temporary files.
     """
     hashes = (
@@ -51,7 +51,7 @@ def drop_duplicates(text: tuple[Path, Path], parts: Sequence[MixturePart], folde
         return list(parts)
     partials = [path.with_name(f"{path.name}.partial") for path in text]
     remaining = []
-    # Closed, since Windows does not replace an open file.
+    # `closing`, since Windows cannot replace an open file.
     with partials[0].open("wb") as source, partials[1].open("wb") as target, closing(_raw_pairs(text)) as raw_pairs:
         pairs = zip(raw_pairs, repeated, strict=True)
         for part in parts:

@@ -73,6 +73,7 @@ def read_numbered(source: Source, data: DataConfig, on_issue: IssueHandler = rai
 
 
 def _is_read_both_ways(source: TableFile, data: DataConfig) -> bool:
+    """Return True if another source reads the same file in the opposite direction."""
     opposite = data.languages_of(source)[::-1]
     splits = (split for split in (data.train, data.valid, data.test) if isinstance(split, tuple))
     others = (other for other in chain(*splits) if isinstance(other, TableFile) and other.file == source.file)
@@ -80,9 +81,9 @@ def _is_read_both_ways(source: TableFile, data: DataConfig) -> bool:
 
 
 def line_texts(source: Source, data: DataConfig) -> list[LinePair]:
-    """Return the texts of a source of lines, source and target; of other sources none.
+    """Return the (source, target) texts of a line-based source; none for other sources.
 
-    Raises InputError if a folder or an archive cannot be read, or has none.
+    Raises InputError if a folder or an archive cannot be read, or has no such texts.
     """
     root, languages = Path(data.root), data.languages_of(source)
     match source:
@@ -118,7 +119,7 @@ def _read_builtin(source: Builtin, data: DataConfig) -> Iterator[Pair]:
 def _hub_rows(source: HubDataset) -> Iterator[dict[str, Any]]:
     """Yield the rows of a Hugging Face data set; the library honours `HF_HOME`."""
     if offline_switch():
-        os.environ["HF_HUB_OFFLINE"] = "1"  # which the library reads when it is imported
+        os.environ["HF_HUB_OFFLINE"] = "1"  # the library reads it when it is imported
     from datasets import disable_progress_bars, load_dataset
 
     disable_progress_bars()

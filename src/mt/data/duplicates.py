@@ -78,7 +78,7 @@ class HashPartitions:
         if not self._files:
             self._files = [tempfile.TemporaryFile(dir=self._folder) for _ in range(_PARTITIONS)]  # noqa: SIM115
         records = self._concatenated()
-        partitions = (records["hash"] >> np.uint64(59)).astype(np.int64)
+        partitions = (records["hash"] >> np.uint64(59)).astype(np.int64)  # the 5 highest of 64 bits
         order = np.argsort(partitions, kind="stable")
         bounds = np.searchsorted(partitions[order], np.arange(1, _PARTITIONS))
         for file, partition in zip(self._files, np.split(records[order], bounds), strict=True):

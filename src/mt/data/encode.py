@@ -92,7 +92,7 @@ def _blocks(text: tuple[Path, Path], parts: Sequence[tuple[int, Tags]]) -> Itera
 def _encode(
     tokenizers: TokenizerPair, max_length: int | None, source_format: str, block: _Block
 ) -> list[tuple[Ids, Lengths]]:
-    """Return of each side the ids of all sentences, and the sentences' lengths, without pairs that are too long."""
+    """Return, for each side, the concatenated ids and the lengths of its sentences, without pairs that are too long."""
     _, tags, raw = block
     texts = zip(*raw, strict=True)
     source, target = (t.encode_batch(side, max_length) for t, side in zip(tokenizers, texts, strict=True))

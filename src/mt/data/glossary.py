@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
 
@@ -20,7 +20,7 @@ class Glossary:
     """A file of terms, TBX or else TSV (source, tab, target), and patterns (`keep`) of text to keep as it is.
 
     Without a file (None) there are only the patterns. Raises InputError if the file cannot be read, a term has two
-    translations, or a pattern is none.
+    translations, or a pattern is not a regular expression.
     """
 
     def __init__(self, path: Path | None, keep: Sequence[str] = ()) -> None:
@@ -30,19 +30,19 @@ class Glossary:
         self._entries = {} if path is None or self._is_tbx else _unique(_tsv_rows(path), path)
 
     def optional(self) -> "Glossary":
-        """Return the same terms for directions that the user did not name: those without terms are only reported."""
-        other = copy(self)
-        other._directions, other._is_optional = {}, True
-        return other
+        """Return a copy for directions that the user did not name: one without terms is a warning, not an error."""
+        glossary = copy(self)
+        glossary._directions, glossary._is_optional = {}, True
+        return glossary
 
     def require_languages(self) -> None:
-        """Refuse a TSV file with translations, whose languages it does not name."""
+        """Refuse a TSV file with translations: it does not say in which languages they are."""
         if any(target not in ("", source) for source, target in self._entries.items()):
             message = f"{self._path}: a TSV file does not name its languages, and there are several directions"
             raise InputError(message, "write its terms to a .tbx file, or choose a model of one direction")
 
     def terms(self, source_lang: str, target_lang: str) -> Terms:
-        """Return the terms of a direction; a TSV file has the same for all, a TBX file needs to know the source."""
+        """Return the terms of a direction; a TSV file has the same for all, for a TBX file the source must be known."""
         pair = (source_lang, target_lang)
         if pair not in self._directions:
             path, entries = self._path, self._entries
@@ -62,7 +62,7 @@ class Glossary:
             deque(read_units(path, ".tbx"), 0)  # raises if the file is at fault, not the languages
             log.warning("%s; translations from %s to %s are without its terms", error.message, *pair)
             return {}
-        return _unique(iter(rows), path)
+        return _unique(rows, path)
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -86,7 +86,8 @@ def _tsv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
         yield number, cells[0], cells[1]
 
 
-def _unique(rows: Iterator[tuple[int, str, str]], path: Path) -> dict[str, str]:
+def _unique(rows: Iterable[tuple[int, str, str]], path: Path) -> dict[str, str]:
+    """Return the translation of each term; refuse two that differ."""
     entries: dict[str, tuple[int, str]] = {}
     for number, source, target in rows:
         source, target = normalized(source), normalized(target)

@@ -20,12 +20,12 @@ from mt.text.words import is_single
 
 ALIGNMENTS_VERSION = 2  # changes when the stored words or links do
 
-_AT_ONCE, _PIECES = 2**16, 2**23  # sentences, and pieces of them and their padding
-_BASE = np.uint64(0x9E3779B97F4A7C15)
+_AT_ONCE, _PIECES = 2**16, 2**23  # sentences of a block, and its pieces with padding
+_BASE = np.uint64(0x9E3779B97F4A7C15)  # of the polynomial that hashes a word's pieces
 
 
 class PieceWords:
-    """The words and punctuation marks that the pieces of one side belong to, however a text is segmented.
+    """A mapping of one side's pieces to the words and punctuation marks of a text, however that is segmented.
 
     Attributes:
         hidden: (V,), True for specials and language tags, which belong to no word.
@@ -45,20 +45,21 @@ class PieceWords:
         self._keys = np.frombuffer(b"".join(names), np.uint64)
 
     def numbers(self, ids: Array) -> tuple[Array, Array]:
-        """Return the word that each token of sentences (B, L) belongs to, and the number of words of each (B,).
+        """Return each token's word (B, L), counted within its sentence, and the number of words of each sentence (B,).
 
-        Words are counted in their sentence; -1 stands for hidden tokens.
+        Hidden tokens have the word -1.
         """
-        before = np.pad(self._ends[ids[:, :-1]], ((0, 0), (1, 0)), constant_values=True)
-        begins = (self._begins[ids] | before) & ~self.hidden[ids] & ~self._is_space[ids]
-        inner = np.where(self.hidden[ids], 0, self._inner[ids]).cumsum(axis=1)
-        numbers = begins.cumsum(axis=1) - 1 + np.pad(inner[:, :-1], ((0, 0), (1, 0))) + self._is_space[ids]
-        # A piece's inner words begin no token, so that no token has the numbers of the last one's.
-        ends = np.where(self.hidden[ids], 0, numbers + self._inner[ids] + 1)
-        return np.where(self.hidden[ids], -1, numbers), ends.max(axis=1, initial=0)
+        hidden, is_space = self.hidden[ids], self._is_space[ids]
+        follows_end = np.pad(self._ends[ids[:, :-1]], ((0, 0), (1, 0)), constant_values=True)
+        begins = (self._begins[ids] | follows_end) & ~hidden & ~is_space
+        inner = np.where(hidden, 0, self._inner[ids]).cumsum(axis=1)
+        numbers = begins.cumsum(axis=1) - 1 + np.pad(inner[:, :-1], ((0, 0), (1, 0))) + is_space
+        # A piece may hold several words and has the number of the first, so the last piece's are added here.
+        ends = np.where(hidden, 0, numbers + self._inner[ids] + 1)
+        return np.where(hidden, -1, numbers), ends.max(axis=1, initial=0)
 
     def keys(self, ids: Array) -> tuple[Array, Array]:
-        """Return a hash of each word of sentences (B, L), in order, and the number of words of each (B,)."""
+        """Return a hash of each word of sentences (B, L), in order, and the number of words of each sentence (B,)."""
         numbers, sizes = self.numbers(ids)
         rows, columns = np.nonzero(numbers >= 0)
         places = (np.cumsum(sizes) - sizes)[rows] + numbers[rows, columns]
@@ -74,10 +75,10 @@ class Alignments:
     """The links between the words of an encoded corpus.
 
     Attributes:
-        links: of all sentences, as (source word, target word).
+        links: (source word, target word) of all sentences, one after another.
         starts: (N + 1,), where each sentence's links begin.
-        sizes: (N, 2), words of source and target.
-        words: of both sides' pieces.
+        sizes: (N, 2), number of words of source and target.
+        words: the mappings of source and target pieces to words.
     """
 
     links: Array
@@ -92,7 +93,7 @@ class Alignments:
         return cls(links, starts, sizes, (PieceWords(tokenizers.source), PieceWords(tokenizers.target)))
 
     def of_batch(self, sentences: Indices, src_tokens: Array, tgt_in: Array) -> Array:
-        """Return the aligned positions (B, T, S) of a batch, as True, given its sentences' indices in the corpus.
+        """Return True for the aligned positions of a batch (B, T, S), given its sentences' indices in the corpus (B,).
 
         Sentences whose number of words an augmentation has changed are not aligned.
         """
@@ -102,7 +103,7 @@ class Alignments:
         for row in np.flatnonzero((n_words == self.sizes[sentences]).all(axis=1)).tolist():
             links = self.links[self.starts[sentences[row]] : self.starts[sentences[row] + 1]]
             is_linked[row, links[:, 1], links[:, 0]] = True
-        # No word has the last number, which stands for hidden tokens.
+        # Hidden tokens, whose word is -1, take the last row or column, which no link sets.
         return is_linked[np.arange(len(sentences))[:, None, None], target[:, :, None], source[:, None, :]]
 
 
@@ -112,9 +113,9 @@ def write_alignments(corpus: EncodedCorpus, tokenizers: TokenizerPair, folder: P
     counts = [0]
 
     def numbers() -> Iterator[int]:
-        for found in align_words(*sides):
-            counts.append(len(found))
-            yield from chain.from_iterable(found)
+        for sentence_links in align_words(*sides):
+            counts.append(len(sentence_links))
+            yield from chain.from_iterable(sentence_links)
 
     links = np.fromiter(numbers(), np.uint16).reshape(-1, 2)
     with atomic.new_folder(folder, key=key) as partial:
@@ -124,8 +125,8 @@ def write_alignments(corpus: EncodedCorpus, tokenizers: TokenizerPair, folder: P
 
 
 def _corpus_words(corpus: EncodedCorpus, side: str, tokenizer: TextTokenizer) -> Ragged:
-    """Return the words of one side, numbered in the order of their keys; the keys are held block by block."""
-    words, found = PieceWords(tokenizer), []
+    """Return the words of one side as ids in the order of their keys; in memory, each block has a key only once."""
+    words, chunks = PieceWords(tokenizer), []
     pad = int(np.flatnonzero(words.hidden)[0])
     longest = int(np.diff(corpus.sides[side].starts).max(initial=1))
     at_once = max(1, min(_AT_ONCE, _PIECES // longest))  # sentences are padded to the longest
@@ -133,8 +134,8 @@ def _corpus_words(corpus: EncodedCorpus, side: str, tokenizer: TextTokenizer) ->
         ids, lengths = corpus.gather(side, np.arange(start, min(start + at_once, len(corpus))))
         keys, sizes = words.keys(np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, pad))
         distinct, inverse = np.unique(keys, return_inverse=True)
-        found.append((distinct, inverse.astype(np.int32), sizes))
-    vocab = np.unique(np.concatenate([distinct for distinct, _, _ in found]))
-    numbers = [np.searchsorted(vocab, distinct).astype(np.int32)[inverse] for distinct, inverse, _ in found]
-    starts = np.cumsum(np.concatenate([[0], *(sizes for _, _, sizes in found)]))
+        chunks.append((distinct, inverse.astype(np.int32), sizes))
+    vocab = np.unique(np.concatenate([distinct for distinct, _, _ in chunks]))
+    numbers = [np.searchsorted(vocab, distinct).astype(np.int32)[inverse] for distinct, inverse, _ in chunks]
+    starts = np.cumsum(np.concatenate([[0], *(sizes for _, _, sizes in chunks)]))
     return Ragged(np.concatenate(numbers), starts)

@@ -55,20 +55,20 @@ def encode_with_terms(
     plain = tokenizer.encode_batch(texts)
     if not any(terms) or not has_marks(tokenizer):
         return plain
-    spans = ([(term.start, term.end, term.forms[0]) for term in each] for each in terms)
+    spans = ([(term.start, term.end, term.forms[0]) for term in terms_of_text] for terms_of_text in terms)
     annotated = encode_annotated(tokenizer, list(map(annotate, texts, spans)))
     return [longer if len(longer) <= limit else ids for ids, longer in zip(plain, annotated, strict=True)]
 
 
 def draw_terms(pair: tuple[str, str], lexicon: Mapping[str, Sequence[str]], rng: random.Random) -> list[Span]:
-    """Draw up to three words of a source whose translations a lexicon finds in the target, as they are written there.
+    """Draw up to three source words with a translation by the lexicon in the target; spans have it as written there.
 
     The lexicon is in lower case, the likeliest translations first.
     """
     source, target = pair
     written = {nfc(word).lower(): word for word in reversed(re.findall(rf"\w[{IN_WORD}]*", target))}
-    known = []
+    spans = []
     for match in re.finditer(rf"\w[{IN_WORD}]{{{_MIN_LETTERS - 1},}}", source):
-        there = [written[word] for word in lexicon.get(nfc(match[0]).lower(), ()) if word in written]
-        known += [(match.start(), match.end(), there[0])] if there else []
-    return sorted(rng.sample(known, min(len(known), rng.randint(1, _MAX_TERMS))))
+        translations = [written[word] for word in lexicon.get(nfc(match[0]).lower(), ()) if word in written]
+        spans += [(match.start(), match.end(), translations[0])] if translations else []
+    return sorted(rng.sample(spans, min(len(spans), rng.randint(1, _MAX_TERMS))))

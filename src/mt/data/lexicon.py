@@ -1,4 +1,4 @@
-"""Words of a corpus, and the lexicon that it teaches: which of them translate each other (IBM Model 1).
+"""Lexicons: the words of a parallel corpus that translate each other, learned with IBM Model 1.
 
 N lines   S words of all lines   E entries of the lexicon
 """
@@ -15,14 +15,14 @@ from mt.data.token_store import Array, Ragged, value_pairs
 from mt.text.lines import nfc
 from mt.text.words import IN_WORD, UNSPACED
 
-Lexicon = tuple[Array, Array, Array]
+Lexicon = tuple[Array, Array, Array]  # source word, target word and gain of each entry, each (E,)
 
-LEXICON_PAIRS, _MAX_WORDS = 40_000, 60  # lines to learn from, of at most so many words
-_MAX_PAIRS = 5_000_000  # of words, some 60 bytes each
+LEXICON_PAIRS, _MAX_WORDS = 40_000, 60  # lines to learn from, and words of such a line
+_MAX_PAIRS = 5_000_000  # pairs of words, some 60 bytes each
 _TRANSLATIONS = 5  # of a word
 _MIN_PROBABILITY, _MIN_GAIN, _MAX_GAIN = 0.05, 0.7, 6.0  # of a translation; gain: log of p(t | s) over p(t)
 _ASCII_WORD, _WORD = re.compile(r"\w+"), re.compile(rf"\w[{IN_WORD}]*")
-# Of Korean, words have too many forms.
+# With Korean, whose spaced words have too many forms to be counted whole.
 _UNSPACED = re.compile(f"[{UNSPACED}\u0f00-\u0fff\u1100-\u11ff\uac00-\ud7af\U00020000-\U0003ffff]")
 
 
@@ -39,23 +39,23 @@ class Side:
     """
 
     def __init__(self, lines: Iterable[str]) -> None:
-        known = defaultdict[str, int]()
-        known.default_factory = known.__len__
+        vocab = defaultdict[str, int]()
+        vocab.default_factory = vocab.__len__
         ids, counts, characters, hashes = list[int](), list[int](), list[int](), list[int]()
         for line in lines:
-            words = set(map(known.__getitem__, words_in(line)))
+            words = set(map(vocab.__getitem__, words_in(line)))
             ids += sorted(words)
             counts.append(len(words))
             characters.append(len(line))
             hashes.append(hash(line))
-        self.vocab = dict(known)
+        self.vocab = dict(vocab)
         self.ids, self.counts = np.array(ids, np.int64), np.array(counts, np.int64)
         self.starts = np.concatenate([[0], np.cumsum(self.counts)])
         self.characters, self.hashes = np.array(characters, np.float64), np.array(hashes, np.int64)
 
 
 def words_in(line: str) -> list[str]:
-    """Split a line into words; where letters follow each other without spaces, as in Chinese, into pairs of them."""
+    """Split a line into lower-case words; in scripts without spaces, such as Chinese, into pairs of characters."""
     text = nfc(line).lower()
     if text.isascii():
         return _ASCII_WORD.findall(text)
@@ -67,9 +67,9 @@ def words_in(line: str) -> list[str]:
 
 
 def learn_lexicon(source: Side, target: Side, src_lines: Array, tgt_lines: Array) -> Lexicon:
-    """Return source word, target word and gain of each entry, each (E,), in order of the source word.
+    """Learn a lexicon, sorted by source word, from the lines of source and target with the given numbers (N,) each.
 
-    Beside what the given lines (N,), translations of each other, teach, names and numbers translate themselves.
+    Shared words of more than three letters, taken for names, and shared numbers also translate themselves.
     """
     sample = np.unique(np.linspace(0, len(src_lines) - 1, LEXICON_PAIRS).astype(np.int64))[: len(src_lines)]
     n_words_of = np.stack([source.counts[src_lines[sample]], target.counts[tgt_lines[sample]]])
@@ -84,14 +84,14 @@ def learn_lexicon(source: Side, target: Side, src_lines: Array, tgt_lines: Array
     codes, index, seen = np.unique(codes, return_inverse=True, return_counts=True)
     src, tgt = np.divmod(codes, n_targets)
     probabilities = model_1(src, [(index, positions)])
-    share = np.bincount(target.ids, minlength=n_targets) / max(1, len(target.counts))  # of the lines with a word
+    share = np.bincount(target.ids, minlength=n_targets) / max(1, len(target.counts))  # of lines that have a word
     gains = np.log(np.maximum(probabilities, 1e-9) / np.maximum(share[tgt], 1e-9))
-    # What was seen once is a coincidence.
+    # A pair seen only once is likely a coincidence.
     kept = (seen > 1) & (probabilities > _MIN_PROBABILITY) & (gains > _MIN_GAIN)
     same = [(i, target.vocab[w]) for w, i in source.vocab.items() if w in target.vocab and (len(w) > 3 or w.isdigit())]
-    forms = np.array(same, np.int64).reshape(-1, 2)  # names, numbers and the like
-    src, tgt = np.concatenate([src[kept], forms[:, 0]]), np.concatenate([tgt[kept], forms[:, 1]])
-    gains = np.concatenate([gains[kept], np.log(0.5 / np.maximum(share[forms[:, 1]], 1e-9))]).clip(0, _MAX_GAIN)
+    copies = np.array(same, np.int64).reshape(-1, 2)  # names, numbers and the like
+    src, tgt = np.concatenate([src[kept], copies[:, 0]]), np.concatenate([tgt[kept], copies[:, 1]])
+    gains = np.concatenate([gains[kept], np.log(0.5 / np.maximum(share[copies[:, 1]], 1e-9))]).clip(0, _MAX_GAIN)
     order = np.lexsort((-gains, src))
     src, tgt, gains = src[order], tgt[order], gains[order]
     best = np.arange(len(src)) - np.searchsorted(src, src) < _TRANSLATIONS
@@ -99,11 +99,11 @@ def learn_lexicon(source: Side, target: Side, src_lines: Array, tgt_lines: Array
 
 
 def word_translations(source: Side, target: Side) -> dict[str, list[str]]:
-    """Return the translations of words, in lower case and the likeliest first, as translated lines teach them."""
+    """Return the translations of each source word, in lower case, the likeliest first; the sides' lines are aligned."""
     lines = np.arange(len(source.counts))
-    words, translations, _ = learn_lexicon(source, target, lines, lines)
-    own, other = list(source.vocab), list(target.vocab)
-    found: dict[str, list[str]] = {}
-    for word, translation in zip(words.tolist(), translations.tolist(), strict=True):
-        found.setdefault(own[word], []).append(other[translation])
-    return found
+    src_ids, tgt_ids, _ = learn_lexicon(source, target, lines, lines)
+    src_words, tgt_words = list(source.vocab), list(target.vocab)
+    translations: dict[str, list[str]] = {}
+    for src, tgt in zip(src_ids.tolist(), tgt_ids.tolist(), strict=True):
+        translations.setdefault(src_words[src], []).append(tgt_words[tgt])
+    return translations

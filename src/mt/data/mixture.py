@@ -55,14 +55,14 @@ def training_shares(
     """Return how often an epoch repeats each source.
 
     With a temperature T, source i of n_i sentences has a probability proportional to n_i^(1/T) (Arivazhagan et al.
-    2019, arXiv:1907.05019); the largest source is still read once, the others more often. Of several pairs of
-    languages, it is these that are evened out: all sources of a pair are repeated alike.
+    2019, arXiv:1907.05019); the largest source is still read once, the others more often. With several language
+    pairs, n_i is the number of sentences of pair i, all of whose sources are repeated alike.
 
     Args:
-        sentences: number of each source, in corpus order.
-        weights: factor of each source.
+        sentences: number of sentences of each source, in corpus order.
+        weights: factor of each source's repeats.
         temperature: 1 leaves the sizes as they are.
-        pairs: the languages of each source; none: those of all are the same.
+        pairs: the language pair of each source; empty if all have the same.
     """
     groups = list(pairs) if len(set(pairs)) > 1 else list(range(len(sentences)))
     sizes = Counter[Hashable]()

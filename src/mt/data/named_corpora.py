@@ -24,7 +24,7 @@ _CITATION = "cite Tiedemann (2012) and the corpus, see https://opus.nlpl.eu"
 def opus_archive(corpus: str, version: str, languages: tuple[str, str]) -> tuple[Path, str]:
     """Return the moses archive of a corpus, downloaded if it is not in the cache, and its version.
 
-    What OPUS answered is kept, so that `latest` stays the same version. `MT_OPUS_API` names another server. Raises as
+    The answer of OPUS is cached, so that `latest` stays the same version. `MT_OPUS_API` names another server. Raises as
     `download` does, and InputError if OPUS does not have the corpus.
     """
     pair = "-".join(sorted(languages))
@@ -37,8 +37,8 @@ def opus_archive(corpus: str, version: str, languages: tuple[str, str]) -> tuple
         path.unlink()
         raise InputError(f"{entry['url']}: not a zip archive", "try again later")
     if not answer.exists():
-        for known in (version, entry["version"]):
-            atomic.write_json(answer.with_name(f"{corpus}_{known}_{pair}.json"), entry)
+        for name in (version, entry["version"]):
+            atomic.write_json(answer.with_name(f"{corpus}_{name}_{pair}.json"), entry)
         licence = entry.get("license") or _licence(path)
         size = f"{entry.get('alignment_pairs', 0):,} pairs"
         log.info("OPUS %s %s, %s: %s; licence: %s; %s", corpus, entry["version"], pair, size, licence, _CITATION)
@@ -51,8 +51,8 @@ def _ask_opus(corpus: str, version: str, languages: tuple[str, str]) -> dict[str
     url = f"{os.environ.get('MT_OPUS_API') or _OPUS}?{urlencode(query)}"
     try:
         corpora = json.loads(fetch_bytes(url, _MAX_ANSWER))["corpora"]
-        entries = [each for each in corpora if str(each["url"]).endswith(".zip") and each["corpus"] == corpus]
-        valid = [each for each in entries if re.match(RUN_NAME, each["version"])]
+        entries = [entry for entry in corpora if str(entry["url"]).endswith(".zip") and entry["corpus"] == corpus]
+        valid = [entry for entry in entries if re.match(RUN_NAME, entry["version"])]  # it becomes part of a file name
     except (ValueError, LookupError, TypeError):
         raise MachineError(f"{url}: not an answer of OPUS", "check MT_OPUS_API, or try again later") from None
     if not valid:
@@ -81,8 +81,8 @@ def sacrebleu_files(name: str, languages: tuple[str, str]) -> tuple[Path, Path]:
     dataset: Any = DATASETS[name]
     pair = "-".join(languages)
     if pair not in dataset.langpairs:
-        there = ", ".join(sorted(dataset.langpairs))
-        raise InputError(f"sacreBLEU's {name} is not in {pair}", f"its languages are {there}")
+        pairs = ", ".join(sorted(dataset.langpairs))
+        raise InputError(f"sacreBLEU's {name} is not in {pair}", f"its languages are {pairs}")
     try:
         _prepare_sacrebleu(dataset, pair)
         fields = dataset.fieldnames(pair)
@@ -98,8 +98,8 @@ def sacrebleu_files(name: str, languages: tuple[str, str]) -> tuple[Path, Path]:
 def _prepare_sacrebleu(dataset: Any, pair: str) -> None:
     """Download and extract a test set, and write its texts in a pair of languages, unless all that was done before.
 
-    The library takes whatever a kill, or another process, has left half written for the whole. So one process at a time
-    prepares a set, and a mark follows each archive that was extracted and each pair whose texts were written.
+    The library takes files that a killed or a concurrent process left half written for complete. So one process at a
+    time prepares a set, and a marker file follows each archive that was extracted and each pair that was written.
     """
     from sacrebleu.utils import extract_tarball
 

@@ -1,4 +1,4 @@
-"""Texts of a folder or an archive, paired by their names: the one has a language's code where the other has another."""
+"""Texts of a folder or an archive, paired by their names, which differ in the language code only."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -21,17 +21,17 @@ def text_pairs(names: Iterable[str], languages: tuple[str, str]) -> dict[str, li
     >>> text_pairs(["README", "Books.en-it.it", "Books.en-it.en", "Books.en-it.xml"], ("en", "it"))
     {'Books.en-it': [('Books.en-it.en', 'Books.en-it.it')]}
     """
-    there = {name for name in names if not name.rpartition("/")[2].startswith("._")}  # what macOS adds to archives
-    targets = {place: name for name in sorted(there) for place in _places(name, languages[1])}
-    found: dict[str, dict[str, str]] = {}  # the source of each target, by stem
-    for name in sorted(there):
+    texts = {name for name in names if not name.rpartition("/")[2].startswith("._")}  # what macOS adds to archives
+    targets = {place: name for name in sorted(texts) for place in _places(name, languages[1])}
+    source_of_target: dict[str, dict[str, str]] = {}  # by stem
+    for name in sorted(texts):
         places = _places(name, languages[0])
-        exact = [(place, languages[1].join(place)) for place in places if languages[1].join(place) in there]
-        others = [(place, targets[place]) for place in places if targets.get(place, name) != name]
-        for (before, after), target in [*exact, *others][:1]:
+        exact = [(place, languages[1].join(place)) for place in places if languages[1].join(place) in texts]
+        any_case = [(place, targets[place]) for place in places if targets.get(place, name) != name]
+        for (before, after), target in [*exact, *any_case][:1]:
             stem = re.sub("[._/-]+([._/-])", r"\1", before + after).strip("._/-")
-            found.setdefault(stem, {})[target] = name
-    return {stem: [(source, target) for target, source in pairs.items()] for stem, pairs in found.items()}
+            source_of_target.setdefault(stem, {})[target] = name
+    return {stem: [(source, target) for target, source in pairs.items()] for stem, pairs in source_of_target.items()}
 
 
 def _places(name: str, code: str) -> list[tuple[str, str]]:
@@ -41,9 +41,9 @@ def _places(name: str, code: str) -> list[tuple[str, str]]:
 
 
 def names_in(path: Path) -> list[str]:
-    """Return the names of the files in an archive, or in a folder and all folders in it but hidden ones.
+    """Return the names of the files in an archive, or in a folder and its subfolders, without hidden ones.
 
-    Raises InputError if it is missing, damaged, unsafe or neither of these.
+    Raises InputError if it is missing, damaged, unsafe, or neither a folder nor an archive.
     """
     if not path.is_dir():
         if path.exists() and not path.name.lower().endswith(ARCHIVES):
@@ -51,10 +51,10 @@ def names_in(path: Path) -> list[str]:
         return file_names(path)
     names = set()
     with explain_read_errors(path):
-        for each in chain(path.glob("*/*"), path.rglob("*")):  # rglob alone does not follow symbolic links
-            name = each.relative_to(path)
-            is_hidden = any(part.startswith(".") for part in name.parts)  # as what a killed command leaves
-            names |= {name.as_posix()} if each.is_file() and not is_hidden else set()
+        for entry in chain(path.glob("*/*"), path.rglob("*")):  # rglob alone does not follow symbolic links
+            name = entry.relative_to(path)
+            is_hidden = any(part.startswith(".") for part in name.parts)  # such as leftovers of a killed command
+            names |= {name.as_posix()} if entry.is_file() and not is_hidden else set()
             refuse_too_many(len(names), path)
     return sorted(names)
 
@@ -84,7 +84,7 @@ LinePair = tuple[LineText, LineText]
 def paired_texts(path: Path, languages: tuple[str, str], stem: str | None = None) -> list[LinePair]:
     """Return the paired texts of a folder or an archive, or those with one stem only.
 
-    Where a name lacks the region or the script of a code, as in en-GB or eng_Latn, the bare language will do.
+    If no names have the codes with their regions or scripts, such as en-GB or eng_Latn, bare codes match, too.
 
     Raises InputError if there are none.
     """

@@ -48,7 +48,7 @@ _NOT_CONTENT = {"source_lang", "target_lang", "weight", "streaming", "synthetic"
 def drop_missing_sources(config: Config) -> Config:
     """Remove optional training sources whose files do not exist, and log them; the others become mandatory.
 
-    Raises InputError if no source is left from or in one of the languages, or for `from_train`.
+    Raises InputError if no source is left for one of the languages, or none that `from_train` may split.
     """
     data = config.data
     present: list[Source] = []
@@ -60,12 +60,12 @@ def drop_missing_sources(config: Config) -> Config:
             left_out.append(" and ".join(sorted(missing)))
         else:
             present.append(source.model_copy(update={"optional": False}) if paths else source)
-    for names in dict.fromkeys(left_out):  # a source that is read both ways is two
+    for names in dict.fromkeys(left_out):  # a file that is read in both directions is two sources
         log.warning("data.train: an optional source is left out: %s does not exist", names)
-    left = [data.languages_of(source) for source in present]
+    directions = [data.languages_of(source) for source in present]
     for side, codes in ((1, data.target_lang), (0, data.source_lang)):
         for code in codes:
-            if all(languages[side] != code for languages in left):
+            if all(languages[side] != code for languages in directions):
                 problem = f"data.train: no source {('from', 'in')[side]} {code} exists"
                 raise InputError(problem, "all are optional, but one is needed")
     for split, sources in (("valid", data.valid), ("test", data.test)):
@@ -113,7 +113,7 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
 
 
 def _write_splits(config: Config, folder: Path, counts: Counter[str]) -> dict[str, list[MixturePart]]:
-    """Write the splits, add to the cleaning counts, and return the parts: one a training source, even if empty."""
+    """Write the splits, add to the cleaning counts, return the parts; every training source has one, even if empty."""
     data = config.data
     with ExitStack() as stack:
         writers = {split: _PairWriter(folder, split, stack) for split in SPLITS}
@@ -149,14 +149,14 @@ def _part_of(source: Source, data: DataConfig) -> MixturePart:
 
 
 def back_translation_error(name: str) -> InputError:
-    """Return the error for a source of tagged sentences that could be held out: scores on them would mean nothing."""
+    """Return the error for back-translated sentences that could be held out: scores on them would mean nothing."""
     problem = f"back-translated text ({BACK_TRANSLATION_TAG}) could be split off for validation or test"
     hint = "add `synthetic: true` to this source, or name files of their own for these"
     return InputError(f"data.train: {name}: {problem}", hint)
 
 
 def _warn_of_lost_weights(data: DataConfig, before: Sequence[MixturePart], after: Sequence[MixturePart]) -> None:
-    """Warn where deduplication kept an earlier source's copy, and so its weight."""
+    """Warn of sources whose duplicates count with the weight of an earlier source, whose copies are kept."""
     if len({source.weight for source in data.train}) == 1:
         return
     for source, part, remaining in zip(data.train, before, after, strict=True):
@@ -176,7 +176,7 @@ def _pairs(parts: Sequence[MixturePart]) -> int:
 
 
 class _PairWriter:
-    """A writer of one split as two aligned text files; pairs belong to the last of its parts."""
+    """A writer of one split as two aligned text files; it counts each pair in the last of its parts."""
 
     def __init__(self, folder: Path, split: str, stack: ExitStack) -> None:
         paths = (folder / f"{split}.{side}" for side in ("source", "target"))
@@ -194,7 +194,7 @@ def input_digests(data: DataConfig, digest: Callable[[Path], str] = sha256) -> d
 
     Raises InputError if a file is missing.
     """
-    digest, digests = cache(digest), dict[str, Any]()  # an archive may have many sources
+    digest, digests = cache(digest), dict[str, Any]()  # many sources may be in one archive
     for split in SPLITS:
         sources = getattr(data, split)
         sources = sources if isinstance(sources, tuple) else (sources,)

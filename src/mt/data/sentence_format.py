@@ -14,7 +14,7 @@ TARGET_TAGS = ("source", "target", "none")
 
 
 class Tags(NamedTuple):
-    """Token ids that a direction adds to a sentence: around the source's, and as the target's first."""
+    """Token ids that a direction adds to a pair: before and after the source's ids, and as the target's first."""
 
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
@@ -82,10 +82,7 @@ class SentenceFormat(NamedTuple):
         return known[lang]
 
 
-OUR_FORMAT = SentenceFormat()
-
-
 def framed(ids: Sequence[int], source_format: str) -> list[int]:
-    """Add the special tokens around a source with its tags, which already hold the end if a tag follows it."""
+    """Add SOS and EOS to a source that has its tags; if a tag follows EOS, both are already in the ids."""
     start = [SOS_ID] if source_format.startswith("<s>") else []
     return [*start, *ids, *([] if source_format.endswith("lang") else [EOS_ID])]

@@ -1,7 +1,7 @@
 """SentencePiece models as tokenizers (Kudo and Richardson 2018, arXiv:1808.06226), trained here or given.
 
-Ids are ours, whatever the model's own are: the four specials, then the other pieces. A model trained here is lossless
-as BPE is: it spells what it has not seen in bytes and escapes the marker `▁`. A given one normalises text its own way.
+Ids are ours, whatever the model's are: the four specials, then the other pieces. A model trained here is lossless as
+BPE is: it spells unseen characters in bytes and escapes the marker `▁`. A given one normalises text in its own way.
 """
 
 import base64
@@ -39,8 +39,9 @@ class SentencePieceTokenizer:
         self.models, self._given = models, pieces
         self._processor, self._names = processor, _ = _load(models[0])
         if pieces is None:
-            own = {processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()}
-            pieces = [*SPECIALS, *(name for i, name in enumerate(self._names) if i not in own and name not in SPECIALS)]
+            special = {processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()}
+            names = (name for i, name in enumerate(self._names) if i not in special)
+            pieces = [*SPECIALS, *(name for name in names if name not in SPECIALS)]
         self._pieces = self._origins = list(pieces)
         self._index = {piece: i for i, piece in enumerate(self._pieces)}
         tags = (piece for piece in self._pieces if piece.startswith("<2") and BpeTokenizer.is_tag(piece))
@@ -84,8 +85,8 @@ class SentencePieceTokenizer:
         as_it_is |= {"add_dummy_prefix": False, "escape_whitespaces": False}
         unescape = SentencePieceNormalizer(norm_map=[pair[::-1] for pair in ESCAPES], **as_it_is)
         spec = unescape.serialized_normalizer_spec()
-        # The trainer would record the path of a file of rules. In protobuf, appended fields belong to the message: this
-        # one is number 5, denormalizer_spec, with its length in two bytes of seven bits.
+        # Of rules given as a file the trainer would record the path. Fields appended to a serialized protobuf message
+        # belong to it: this is field 5, denormalizer_spec, its length a varint of two bytes.
         return cls([model.getvalue() + bytes([5 << 3 | 2, len(spec) & 127 | 128, len(spec) >> 7]) + spec])
 
     @classmethod
@@ -98,7 +99,7 @@ class SentencePieceTokenizer:
         tags: Mapping[str, str] | None = None,
         start: str | None = None,
     ) -> "SentencePieceTokenizer":
-        """Take a model from elsewhere. Row i of our embeddings is row `vocabulary[piece(i)]` there.
+        """Load a model trained elsewhere; row i of our embeddings is its row `vocabulary[piece(i)]`.
 
         Args:
             model_path: the SentencePiece model; the source language's if there are two.
@@ -109,7 +110,7 @@ class SentencePieceTokenizer:
             start: the piece that begins a translation, our SOS; by default `<s>`, or `<pad>` in a vocabulary without.
 
         Raises:
-            InputError: no model, or a vocabulary with holes, or without a special or a tag.
+            InputError: not a SentencePiece model, or a vocabulary with gaps, or without a special or a tag.
         """
         models = [_read_model(path) for path in (model_path, target_path) if path is not None]
         names, pieces = [f"<2{language}>" for language in tags or {}], list((tags or {}).values())
@@ -173,7 +174,7 @@ class SentencePieceTokenizer:
         limit = max(_MAX_CHARACTERS, max_tokens * self.max_tokens_per_character)
         encoded = self._encode([text[:limit] for text in texts])
         for row, text in enumerate(texts):
-            if len(text) > limit and len(encoded[row]) <= max_tokens:  # of long pieces, or of spaces that it removes
+            if len(text) > limit and len(encoded[row]) <= max_tokens:  # long pieces, or spaces that the model removes
                 [encoded[row]] = self._encode([text])
         return encoded
 
@@ -181,7 +182,7 @@ class SentencePieceTokenizer:
         # One thread: callers have a process per core.
         encoded = [[self._ids[i] for i in ids] for ids in self._processor.encode(texts, num_threads=1)]
         for row, ids in enumerate(encoded if self._has_others else ()):
-            if UNK_ID in ids:  # the vocabulary may have what the model does not know, and returns as it is
+            if UNK_ID in ids:  # the vocabulary may have text that is unknown to the model, which returns it as it is
                 encoded[row] = list(map(self._id_in_text, self._processor.encode(texts[row], out_type=str)))
         return encoded
 
@@ -203,16 +204,13 @@ class SentencePieceTokenizer:
     def byte_ids(self) -> range:
         """The ids of the 256 bytes, which are consecutive; empty if the model has none."""
         ids = [self._ids[i] for i in self._processor.piece_to_id(list(BYTES)) if self._processor.is_byte(i)]
-        found = range(min(ids, default=0), max(ids, default=-1) + 1)
-        return found if list(found) == ids else range(0)
+        consecutive = range(min(ids, default=0), max(ids, default=-1) + 1)
+        return consecutive if list(consecutive) == ids else range(0)
 
     @cached_property
     def log_probs(self) -> dict[str, float]:
-        """The log-probabilities of the pieces that a unigram model cuts text into, without bytes and symbols.
-
-        They are empty for BPE, which has none.
-        """
-        # Symbols that are found in text have the score 0.
+        """The log-probabilities of a unigram model's pieces, without bytes and symbols; empty for BPE."""
+        # User-defined symbols have the score 0.
         return {} if self._is_bpe() else {piece: score for piece, score in self._scores() if score}
 
     def merges(self) -> list[tuple[int, str, str]]:
@@ -237,8 +235,8 @@ class SentencePieceTokenizer:
         """Return the pieces that text may have, in the model's order, with their scores; no bytes."""
         scores = self._processor.get_score(list(range(len(self._names))))
         is_byte = self._processor.is_byte(list(range(len(self._names))))
-        found = zip(self._names, self._ids, scores, is_byte, strict=True)
-        return [(name, score) for name, i, score, byte in found if i != UNK_ID and not byte]
+        pieces = zip(self._names, self._ids, scores, is_byte, strict=True)
+        return [(name, score) for name, i, score, byte in pieces if i != UNK_ID and not byte]
 
 
 def _read_model(path: Path) -> bytes:
@@ -249,7 +247,7 @@ def _read_model(path: Path) -> bytes:
 
 
 def _load(model: bytes, name: object = "tokenizer") -> tuple[Any, list[str]]:
-    """Return a SentencePieceProcessor and its pieces; an InputError, with a name, if the bytes are no model."""
+    """Return a SentencePieceProcessor and its pieces; raise InputError, with the name, if the bytes are not a model."""
     from sentencepiece import SentencePieceProcessor, set_min_log_level
 
     set_min_log_level(2)

@@ -24,7 +24,7 @@ _SENTENCES_AT_ONCE = 2**20
 
 @dataclass(frozen=True)
 class Shortlist:
-    """Target ids that are always allowed, and those that each source id allows."""
+    """Target ids that are always allowed, and those that each source id allows in addition."""
 
     always: list[int]
     by_source: dict[int, list[int]]

@@ -40,7 +40,7 @@ class ShuffledWindows:
         return self._number
 
     @cached_property
-    def _number(self) -> int:  # is asked for at each step of training
+    def _number(self) -> int:  # cached, since each training step asks for the length
         if self._is_single:
             return 1
         counts = (self._units(number, self.block) for number in range(len(self.shares)))
@@ -77,14 +77,14 @@ class ShuffledWindows:
         return np.concatenate(starts)
 
     def _units(self, number: int, size: int) -> tuple[int, int, int]:
-        """Return a share's number of blocks, how often all of them come, and how many come once more."""
+        """Return a share's number of blocks, how often all of them are repeated, and how many are once more."""
         share = self.shares[number]
         units, full = -(-share.sentences // size), int(share.repeats)
         exact = units * (share.repeats - full)
         if self._is_single:
             extra = round(exact)
             return units, full, extra if full or extra else min(units, 1)
-        # Of a small share, which is a block or two, chance takes a part in the mean of the epochs.
+        # Rounded at random: over many epochs even a share of a block or two is repeated as often as it should be.
         return units, full, int(exact) + int(self._random(_ROUNDING, number).random() < exact % 1)
 
     def _random(self, *purpose: int) -> np.random.Generator:

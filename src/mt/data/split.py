@@ -39,12 +39,12 @@ class Split:
         if not sizes:
             return
         hashes = (self._hash(src) for src, _ in _human_pairs(data))
-        # So many show that the text has enough sentences; where it has fewer, their number is exact.
+        # Enough to see whether the largest set is at most MAX_HELD_OUT of the text; a smaller text is counted exactly.
         smallest = _smallest(hashes, ceil(max(sizes.values()) / MAX_HELD_OUT) + 1)
         limit = max(1, int(len(smallest) * MAX_HELD_OUT))
         candidates: list[int] = smallest.tolist()
         translations = self._translations(data, candidates) if self._both_sides else {}
-        linked: set[int] = set()  # sentences that are translations of those of an earlier split, or translated by them
+        linked: set[int] = set()  # sentences that translate one of an earlier split, or are translated by one
         unused = iter(candidates)
         for split, number in sizes.items():
             if number > limit:

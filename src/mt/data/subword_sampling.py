@@ -34,7 +34,8 @@ from mt.errors import InputError
 
 MAX_DRAWS = 16
 _SENTENCES_AT_ONCE = 100_000
-# Without spaces, sentences are words. Beyond so many types, a word of more than so many pieces is split into these.
+# Without spaces, a sentence is one word. Beyond _MAX_TYPES types, new words of more than _MAX_PIECES pieces are split
+# into these, to bound the memory.
 _MAX_TYPES, _MAX_PIECES = 1_000_000, 8
 
 # For each position of a text, the pieces that end there: cumulative weights, and (start, id).
@@ -58,7 +59,7 @@ class Merges:
         return (self.segment(word, self._p, rng) for _ in range(number))
 
     def segment(self, word: Sequence[int], p: float, rng: random.Random) -> list[int]:
-        """Draw a segmentation of a word given as token ids; p = 0 returns the tokenizer's own."""
+        """Draw a segmentation of a word given as token ids; p is the dropout, with 0 it is the tokenizer's own."""
         symbols = [character for piece in word for character in self._characters[piece]]
         while True:
             best_rank, position, merged = self._last, -1, 0
@@ -74,7 +75,8 @@ class Merges:
 class Lattice:
     """All segmentations of a word by a unigram model, drawn by forward filtering and backward sampling.
 
-    The library's own sampler has one generator for all sentences. A piece lies in one word, so words are independent.
+    The library's sampler has one generator for all sentences. No piece crosses a word boundary, so words are
+    independent.
     """
 
     def __init__(self, tokenizer: SentencePieceTokenizer, alpha: float) -> None:
@@ -83,7 +85,7 @@ class Lattice:
         self._longest = max(map(len, self._weights))
 
     def draw(self, word: Sequence[int], number: int, rng: random.Random) -> Iterator[list[int]]:
-        """Yield a number of segmentations; bytes and symbols stay as they are."""
+        """Yield `number` segmentations; bytes and symbols stay as they are."""
         runs = [(is_text, list(ids)) for is_text, ids in groupby(word, lambda i: self._pieces[i] in self._weights)]
         parts = [(ids, self._ends("".join(self._pieces[i] for i in ids)) if is_text else []) for is_text, ids in runs]
         for _ in range(number):
@@ -92,16 +94,16 @@ class Lattice:
     def _ends(self, text: str) -> _Ends:
         total, ends = [0.0], []  # log of the summed weights of all ways to a position
         for end in range(1, len(text) + 1):
-            found, ways = [], []
+            pieces, weights = [], []  # log weights
             for start in range(max(0, end - self._longest), end):
                 piece, weight = self._weights.get(text[start:end], (-1, 0.0))
                 if piece >= 0 and total[start] > -math.inf:
-                    found.append((start, piece))
-                    ways.append(total[start] + weight)
-            largest = max(ways, default=-math.inf)
-            cumulative = list(accumulate(math.exp(way - largest) for way in ways))
-            total.append(largest + math.log(cumulative[-1]) if ways else largest)
-            ends.append((cumulative, found))
+                    pieces.append((start, piece))
+                    weights.append(total[start] + weight)
+            largest = max(weights, default=-math.inf)
+            cumulative = list(accumulate(math.exp(weight - largest) for weight in weights))
+            total.append(largest + math.log(cumulative[-1]) if weights else largest)
+            ends.append((cumulative, pieces))
         return ends
 
 
@@ -110,14 +112,14 @@ def _walk_back(ends: _Ends, rng: random.Random) -> list[int]:
     ids: list[int] = []
     position = len(ends)
     while position > 0:
-        cumulative, found = ends[position - 1]
-        position, piece = found[min(bisect(cumulative, rng.random() * cumulative[-1]), len(found) - 1)]
+        cumulative, pieces = ends[position - 1]
+        position, piece = pieces[min(bisect(cumulative, rng.random() * cumulative[-1]), len(pieces) - 1)]
         ids.append(piece)
     return ids[::-1]
 
 
 def make_segmenter(tokenizer: TextTokenizer, settings: TokenizerConfig) -> Merges | Lattice:
-    """Return the sampler that the configuration asks for; an InputError if the tokenizer is of another kind."""
+    """Return the sampler that the configuration asks for; raise InputError if the tokenizer is of another kind."""
     if settings.sampling_alpha is None:
         if tokenizer.merges():
             return Merges(tokenizer, settings.bpe_dropout)
@@ -156,9 +158,9 @@ class _Words:
                         for part in [word] if is_whole else zip(word):
                             words.append(numbers.setdefault(part, len(numbers)))
                     word_starts.append(n_before + len(words))
-                found = np.bincount(np.asarray(words, np.int32), minlength=len(numbers))
-                found[: len(counts)] += counts
-                counts = found
+                new_counts = np.bincount(np.asarray(words, np.int32), minlength=len(numbers))
+                new_counts[: len(counts)] += counts
+                counts = new_counts
                 file.write(words.tobytes())
             return cls(list(numbers), counts, _mapped(file, np.int32), np.asarray(word_starts, np.int64))
 
@@ -188,10 +190,10 @@ class _Segmentations:
 
         A sentence that would have more than `most` ids keeps the tokenizer's own segmentation.
         """
-        own, sizes = self.first[types], np.diff(self.ids.starts)
-        chosen = own + rng.integers(1, self.draws[types], endpoint=True)
+        unsampled, sizes = self.first[types], np.diff(self.ids.starts)
+        chosen = unsampled + rng.integers(1, self.draws[types], endpoint=True)
         tokens = row_sums(sizes[chosen], bounds)
-        chosen = np.where(np.repeat(tokens > most, np.diff(bounds)), own, chosen)
+        chosen = np.where(np.repeat(tokens > most, np.diff(bounds)), unsampled, chosen)
         return self.ids.select(chosen).values, row_sums(sizes[chosen], bounds)
 
 
@@ -199,8 +201,7 @@ class SampledCorpus:
     """A corpus with a different segmentation in each epoch, which the seed and the epoch decide.
 
     Sentences that would have more than `max_length` tokens, specials included, keep the tokenizers' own segmentation.
-    The words and an epoch's tokens are in unnamed temporary files in `folder`. The segmenters are those of source and
-    target.
+    The words and an epoch's tokens are in unnamed temporary files in `folder`. There is a segmenter for each side.
     """
 
     def __init__(

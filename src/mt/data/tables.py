@@ -164,8 +164,8 @@ def _valid_rows(batch: Any, path: Path, before: int, on_issue: IssueHandler) -> 
 def _sheet_cells(path: Path, sheet: str | None = None) -> Iterator[tuple[int, list[Any]]]:
     """Yield the number and the cells of each row that is not empty, up to the last column of the first row.
 
-    `sheet` names a sheet, None takes the first. Numbers are read as text and formulas as their results. Dates stay what
-    they are, and are no text.
+    `sheet` names a sheet, None takes the first. Numbers are read as text and formulas as their results. Dates are left
+    as they are, which is not text.
     """
     require_package("openpyxl", f"{path}: reading .xlsx files")
     import openpyxl
@@ -174,7 +174,7 @@ def _sheet_cells(path: Path, sheet: str | None = None) -> Iterator[tuple[int, li
         with explain_read_errors(path):
             _refuse_unsafe(path)
         with closing(openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)) as workbook:
-            names = [each.title for each in workbook.worksheets]
+            names = [worksheet.title for worksheet in workbook.worksheets]
             if not names or sheet not in (None, *names):
                 raise InputError(f"{path}: no sheet {sheet!r}, only {', '.join(names)}", "name one of these as `sheet`")
             rows = workbook[sheet or names[0]].iter_rows(values_only=True)
@@ -214,6 +214,6 @@ def _refuse_unsafe(path: Path) -> None:
 def _cell(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, str):  # control characters are escaped, such as the CR of a line break
+    if isinstance(value, str):  # Excel escapes control characters, such as the CR of a line break
         return re.sub("_x00(5[Ff]|[01][0-9A-Fa-f])_", lambda code: chr(int(code[1], 16)), value)
     return "" if value is None else str(value) if isinstance(value, int | float) else value

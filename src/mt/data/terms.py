@@ -27,7 +27,7 @@ SPANS = re.compile(
         ]
     )
 )
-"""Text that is the same in all languages: URLs, e-mail addresses, emoji, code, and numbers but small ones."""
+"""Text that is the same in all languages: URLs, e-mail addresses, emoji, code, and all but small numbers."""
 _WITHIN_WORD = re.compile(f"[{IN_WORD}]{{2}}")
 _GLUED_EDGE = re.compile(f"[{GLUED}][^{GLUED}]|[^{GLUED}][{GLUED}]")  # as of a Korean particle behind an address
 
@@ -36,12 +36,12 @@ class Term(NamedTuple):
     """An occurrence of a term in source text.
 
     Attributes:
-        start, end: of its characters.
-        forms: of its translation that are accepted, the preferred one first.
+        start, end: its characters in the text.
+        forms: the accepted forms of its translation, the preferred one first.
         sentence_case: whether a form that begins a sentence is capitalised.
-        is_spaced: whether only a whole word counts: the target language writes spaces, and the source has a whole word.
+        is_spaced: whether forms must be whole words: the target language writes spaces, and the term is a whole word.
         source: the text in its usual case: as the glossary has it, or as it is.
-        is_requested: whether a glossary or a pattern of the user has some of it, not only `SPANS`.
+        is_requested: whether a glossary or a `keep` pattern covers some of it, not only `SPANS`.
         language: the target language, whose letter case `form` follows.
     """
 
@@ -55,11 +55,11 @@ class Term(NamedTuple):
     language: str = ""
 
     def form(self, begins: bool) -> str:
-        """Return the form for a place that begins a sentence, or for another."""
+        """Return the preferred form, as written at the beginning of a sentence or elsewhere."""
         return _capitalized(self.forms[0], self.language) if begins and self.sentence_case else self.forms[0]
 
     def is_in(self, text: str) -> bool:
-        """Return True if a translation has the term."""
+        """Return True if a translation contains one of the forms."""
         if any(any(self._matches(text, form)) for form in self.forms):
             return True
         return self.sentence_case and any(map(starts_sentence, self._matches(text, self.form(begins=True))))
@@ -124,20 +124,20 @@ class Terms:
                 requested[term.start : term.end] = b"\1" * (term.end - term.start)
             kept = [self._kept(m.start(), _spellings(m[0])) for m in SPANS.finditer(text)]
             terms += [span._replace(is_requested=1 in requested[span.start : span.end]) for span in kept]
-        found, covered = [], bytearray(len(text))
+        chosen, covered = [], bytearray(len(text))
         for term in sorted(terms, key=lambda term: term.start - term.end):
-            # The terms found before are as long or longer, so one that overlaps covers an edge.
+            # The terms chosen before are as long or longer, so one that overlaps covers an edge.
             if term.end > term.start and not (covered[term.start] or covered[term.end - 1]):
-                found.append(term)
+                chosen.append(term)
                 covered[term.start : term.end] = b"\1" * (term.end - term.start)
-        return sorted(found)
+        return sorted(chosen)
 
     def spans(self, text: str) -> list[tuple[int, int, str]]:
         """Return start, end and usual case of the terms of a text, `SPANS` among them."""
         return [(term.start, term.end, term.source) for term in self.find(text, spans=True)]
 
     def share(self, lines: Sequence[str], translations: Sequence[str]) -> float | None:
-        """Return the percentage of lines with terms whose translations have all of them; None without such lines."""
+        """Return the percentage of lines with terms whose translations have all of them; None if no line has terms."""
         found = [(self.find(normalized(line)), text) for line, text in zip(lines, translations, strict=True)]
         has_all = [all(term.is_in(text) for term in terms) for terms, text in found if terms]
         return 100 * sum(has_all) / len(has_all) if has_all else None
@@ -187,5 +187,5 @@ def _spellings(text: str) -> tuple[str, ...]:
     if re.fullmatch(r"#?\d{1,3}(?:,\d{3})+(?:\.\d+)?%?", text):  # thousands, not 12,5
         plain += [text.replace(",", space) for space in ("", " ", "\xa0", "\u202f")]
     plain += [text.replace(":", mark) for mark in (".", "h", " h ")]
-    spaced = [f"{each[:-1]}{space}%" for each in plain if each.endswith("%") for space in (" ", "\xa0", "\u202f")]
+    spaced = [f"{form[:-1]}{space}%" for form in plain if form.endswith("%") for space in (" ", "\xa0", "\u202f")]
     return tuple(dict.fromkeys([*plain, *spaced]))

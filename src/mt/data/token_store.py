@@ -1,6 +1,6 @@
 """Memory-mapped token ids: training needs no memory for its corpus.
 
-B, N sentences, L tokens
+B, N sentences, L tokens, P pairs of a source and a target value in one row
 """
 
 import mmap
@@ -21,7 +21,7 @@ Lengths = NDArray[np.int64]
 
 SIDES = ("source", "target")
 
-_ROWS_AT_ONCE = 2**12  # that are copied before their pages are released
+_ROWS_AT_ONCE = 2**12  # rows that are copied before their pages are released
 
 
 class Ragged(NamedTuple):
@@ -38,9 +38,9 @@ class Ragged(NamedTuple):
         """
         copies, sizes = [np.zeros(0, self.values.dtype)], [np.zeros(1, np.int64)]
         for first in range(0, len(rows), _ROWS_AT_ONCE):
-            some = rows[first : first + _ROWS_AT_ONCE]
-            starts = self.starts[some]
-            sizes.append(self.starts[some + 1] - starts)
+            chunk = rows[first : first + _ROWS_AT_ONCE]
+            starts = self.starts[chunk]
+            sizes.append(self.starts[chunk + 1] - starts)
             copies.append(self.values[ranges(starts, sizes[-1])])
             for array in self if hasattr(mmap, "MADV_DONTNEED") else ():  # not on Windows
                 if (mapping := getattr(array, "_mmap", None)) is not None:
@@ -48,7 +48,7 @@ class Ragged(NamedTuple):
         return Ragged(np.concatenate(copies), np.cumsum(np.concatenate(sizes)))
 
     def followed_by(self, other: "Ragged") -> "Ragged":
-        """Return these rows, which begin at 0, and behind them those of another."""
+        """Append the rows of another to these; the first row of each begins at 0."""
         starts = np.concatenate([self.starts, len(self.values) + other.starts[1:]])
         return Ragged(np.concatenate([self.values, other.values]), starts)
 
@@ -106,10 +106,10 @@ class EncodedCorpus:
     def begin_with(self, ids: Sequence[int]) -> NDArray[np.bool_]:
         """Return which sources (N,) begin with some ids."""
         tokens, starts = self.sides["source"]
-        found = np.diff(starts) >= len(ids)
+        matches = np.diff(starts) >= len(ids)
         for place, number in enumerate(ids):
-            found[found] = tokens[starts[:-1][found] + place] == number
-        return found
+            matches[matches] = tokens[starts[:-1][matches] + place] == number
+        return matches
 
     def select(self, indices: Indices) -> "EncodedCorpus":
         """Copy some sentences into memory, in the given order."""
@@ -145,15 +145,15 @@ def row_sums(values: Array, starts: Lengths) -> Array:
 
 
 def ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the numbers of ranges of the given starts and sizes, one range after another."""
+    """Concatenate the integer ranges of the given starts and sizes."""
     numbers: NDArray[np.int64] = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
     return numbers
 
 
 def value_pairs(source: Ragged, target: Ragged) -> tuple[Indices, Indices]:
-    """Return the place of both values of each pair of them in one row: row by row, and target value by target value.
+    """Pair each source value with each target value of the same row; return the positions of both values (P,).
 
-    The first row of `target` begins at 0.
+    The order is by row, then by target value. The first row of `target` begins at 0.
     """
     n_source, n_target = np.diff(source.starts), np.diff(target.starts)
     partners = np.repeat(n_source, n_target)  # of each target value

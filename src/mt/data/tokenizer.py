@@ -104,8 +104,8 @@ class BpeTokenizer:
     def tags(self) -> dict[str, int]:
         """The ids of the language tags, by language."""
         # They follow the bytes; scanning the whole vocabulary would delay the first translation.
-        following = takewhile(self.is_tag, (str(self._tokenizer.id_to_token(i)) for i in count(N_UNMERGED)))
-        return {piece[2:-1]: i for i, piece in enumerate(following, N_UNMERGED)}
+        pieces = takewhile(self.is_tag, (str(self._tokenizer.id_to_token(i)) for i in count(N_UNMERGED)))
+        return {piece[2:-1]: i for i, piece in enumerate(pieces, N_UNMERGED)}
 
     @staticmethod
     def is_tag(piece: str) -> bool:
@@ -172,7 +172,7 @@ def _untrained() -> Tokenizer:
 
 
 def _read_tokenizer(path: Path) -> Tokenizer:
-    """Load a file that may come from elsewhere, checked before the library acts on it, which may panic."""
+    """Load a file that may come from elsewhere, checked first, since the library may panic on it."""
     try:
         with explain_read_errors(path):
             content = path.read_text(encoding="utf-8")
@@ -198,7 +198,7 @@ def _read_tokenizer(path: Path) -> Tokenizer:
 
 
 def _equivalent(a: Any, b: Any) -> bool:
-    """Compare two settings; one that is off may be absent, since other versions of the library may lack it."""
+    """Compare two settings; absent is the same as off, since other versions of the library may lack a setting."""
     if isinstance(a, dict) and isinstance(b, dict):
         return all(_equivalent(a.get(key), b.get(key)) for key in a.keys() | b.keys())
     if isinstance(a, list) and isinstance(b, list) and b:
@@ -223,7 +223,7 @@ def normalized(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Concatenated:
-    """Both texts as one that can be read repeatedly."""
+    """Source and target text as one text that can be read repeatedly."""
 
     source: Iterable[str]
     target: Iterable[str]
@@ -265,7 +265,7 @@ class TokenizerPair(NamedTuple):
 
     @classmethod
     def _read(cls, paths: Iterable[Path], shared: bool, tags: Sequence[str] = ()) -> "TokenizerPair":
-        from mt.data.tokenizer_kinds import read_tokenizer  # which imports this module
+        from mt.data.tokenizer_kinds import read_tokenizer  # not at the top: it imports this module
 
         source_path, target_path = paths
         source = read_tokenizer(source_path, tags)

@@ -1,4 +1,4 @@
-"""Tokenizers of every kind: training, and files whose content tells the kind."""
+"""Training and loading of tokenizers of either kind, BPE or SentencePiece."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,11 +17,11 @@ def train_tokenizer(lines: Iterable[str], vocab_size: int, tags: Sequence[str], 
 
 
 def read_tokenizer(path: Path, tags: Sequence[str] = ()) -> TextTokenizer:
-    """Load a tokenizer file, or a SentencePiece model, to which language tags are added.
+    """Load a tokenizer file of either kind, or a bare SentencePiece model, to which language tags are added.
 
     Raises InputError if it is missing or unusable.
     """
-    head = b"{"  # a missing file is the reader's to report
+    head = b"{"  # `BpeTokenizer.load` reports a missing file
     if path.is_file():
         with path.open("rb") as file:
             head = file.read(len(HEADER))

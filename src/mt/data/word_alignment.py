@@ -5,7 +5,7 @@ et al. 1996, https://aclanthology.org/C96-2141). Both models learn from the prod
 agree (Liang et al. 2006, https://aclanthology.org/N06-1014). IBM Model 1 gives the first probabilities.
 
     N sentence pairs   S, T words of source and target   P pairs of words in one sentence pair, U distinct ones
-    H states, O words that they emit: source and target, or the reverse   B sentence pairs of a batch
+    H states, O words that they emit: source and target, or the reverse   B sentence pairs of a batch   W widest jump
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _MAX_WORDS = 100  # of a sentence to learn from
 _CELLS = 2**18  # B * O * H of a batch
 _NULL = 0.1  # probability that a word has no counterpart
 _UNSEEN = 1e-7  # probability of a translation that was not seen
-_WIDEST = 50  # jump
+_WIDEST = 50  # jump; wider ones count as this one
 _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
@@ -44,25 +44,25 @@ def align_words(source: Ragged, target: Ragged) -> Iterator[Links]:
 def grow_diag_final_and(forward: set[tuple[int, int]], backward: set[tuple[int, int]]) -> Links:
     """Symmetrise the links of both directions (Koehn et al. 2003, https://aclanthology.org/N03-1017), as Moses does."""
     union, links = forward | backward, sorted(forward & backward)
-    found = set(links)
+    linked = set(links)
     sources, targets = {s for s, _ in links}, {t for _, t in links}
 
     def add(link: tuple[int, int]) -> None:
-        found.add(link)
+        linked.add(link)
         links.append(link)
         sources.add(link[0])
         targets.add(link[1])
 
-    for s, t in links:  # grows
+    for s, t in links:  # the list grows in the loop
         for down, right in _NEIGHBOURS:
             new = s + down, t + right
-            if new in union and new not in found and (new[0] not in sources or new[1] not in targets):
+            if new in union and new not in linked and (new[0] not in sources or new[1] not in targets):
                 add(new)
     for direction in (forward, backward):
         for link in sorted(direction):
             if link[0] not in sources and link[1] not in targets:
                 add(link)
-    return sorted(found)
+    return sorted(links)
 
 
 class _Batch(NamedTuple):
@@ -89,7 +89,7 @@ class _Text:
         self.words = value_pairs(source, target)  # (P,) each
 
     def batches(self, states: int) -> Iterator[_Batch]:
-        """Yield all pairs of sentences that are not empty, with the states on side 0 or 1."""
+        """Yield all sentence pairs without an empty side in batches; the states are the words of side 0 or 1."""
         n_states, n_words = self.sizes[states], self.sizes[1 - states]
         order = np.lexsort((n_words, n_states))
         order = order[(n_states[order] > 0) & (n_words[order] > 0)]
@@ -115,9 +115,9 @@ class _Direction:
 
     Attributes:
         states: the side of the states, 0 or 1.
-        table: (U + 1,), the probability of each pair's emitted word given its state; of pairs not seen the last.
-        null: of each emitted word where it has no counterpart, by its id.
-        jumps: (2 W + 1,), the weight of each jump of at most W words.
+        table: (U + 1,), the probability of each distinct pair's emitted word given its state; the last is for others.
+        null: by word id, the probability of each word among emitted words without a counterpart.
+        jumps: (2 W + 1,), the weight of each jump of -W to W words.
     """
 
     states: int
@@ -126,20 +126,20 @@ class _Direction:
     jumps: Array
 
     def expectations(self, text: _Text, index: Array) -> tuple[Array, Array, Array]:
-        """Return the posteriors of all pairs (P,), of each emitted word to have no counterpart, and of all jumps."""
+        """Return the posteriors of all pairs (P,), of no counterpart for each emitted word, and the expected jumps."""
         pairs, nulls = np.zeros(len(index)), np.ones(len(text.sides[1 - self.states].values))
         jumps = np.zeros_like(self.jumps)
-        for batch, found, unaligned, moved in self._posteriors(text, index):
-            pairs[batch.cells[batch.is_word]] = found[batch.is_word]
+        for batch, aligned, unaligned, transitions in self._posteriors(text, index):
+            pairs[batch.cells[batch.is_word]] = aligned[batch.is_word]
             nulls[batch.words[batch.is_word]] = unaligned[batch.is_word]
-            jumps += np.bincount(_widths(len(moved)).ravel(), moved.ravel(), len(jumps))
+            jumps += np.bincount(_widths(len(transitions)).ravel(), transitions.ravel(), len(jumps))
         return pairs, nulls, jumps
 
     def best(self, text: _Text, index: Array) -> Array:
         """Return the likeliest state of each emitted word, counted in its sentence; -1 if it has no counterpart."""
         states = np.full(len(text.sides[1 - self.states].values), -1)
-        for batch, found, unaligned, _ in self._posteriors(text, index):
-            chosen = np.where(found.max(axis=2) > unaligned, found.argmax(axis=2), -1)
+        for batch, aligned, unaligned, _ in self._posteriors(text, index):
+            chosen = np.where(aligned.max(axis=2) > unaligned, aligned.argmax(axis=2), -1)
             states[batch.words[batch.is_word]] = chosen[batch.is_word]
         return states
 
@@ -150,45 +150,45 @@ class _Direction:
             yield batch, *self._forward_backward(emission, null, batch.is_word)
 
     def _forward_backward(self, emission: Array, null: Array, is_word: Array) -> tuple[Array, Array, Array]:
-        """Return the posteriors of states (B, O, H), of none (B, O), and the expected moves between states (H, H).
+        """Return the posteriors of states (B, O, H), of no counterpart (B, O), and the expected transitions (H, H).
 
-        Beside each state stands one that emits as none does, and remembers it (Och and Ney 2003).
+        Each state has a twin that emits unaligned words and remembers the state for the next jump (Och and Ney 2003).
         """
         n_words, n_states = emission.shape[1:]
-        moves = self.jumps[_widths(n_states)]
-        moves /= moves.sum(axis=1, keepdims=True)
+        transitions = self.jumps[_widths(n_states)]
+        transitions /= transitions.sum(axis=1, keepdims=True)
         first = self.jumps[_WIDEST + 1 :][np.minimum(np.arange(n_states), _WIDEST - 1)]
-        past = np.broadcast_to(first / first.sum(), emission[:, 0].shape)
-        ahead, unaligned, pasts, totals = np.empty_like(emission), np.empty_like(emission), [], []
+        alpha = np.broadcast_to(first / first.sum(), emission[:, 0].shape)  # forward probability of a state or its twin
+        aligned, unaligned, alphas, scales = np.empty_like(emission), np.empty_like(emission), [], []
         for o in range(n_words):
-            pasts.append(past)
-            ahead[:, o] = (1 - _NULL) * emission[:, o] * (past @ moves if o else past)
-            unaligned[:, o] = _NULL * null[:, o, None] * past
-            past = ahead[:, o] + unaligned[:, o]
-            totals.append(past.sum(axis=1, keepdims=True))
-            ahead[:, o] /= totals[o]
-            unaligned[:, o] /= totals[o]
-            past = past / totals[o]
-        behind, moved = np.ones_like(past), np.zeros_like(moves)
+            alphas.append(alpha)
+            aligned[:, o] = (1 - _NULL) * emission[:, o] * (alpha @ transitions if o else alpha)
+            unaligned[:, o] = _NULL * null[:, o, None] * alpha
+            alpha = aligned[:, o] + unaligned[:, o]
+            scales.append(alpha.sum(axis=1, keepdims=True))
+            aligned[:, o] /= scales[o]
+            unaligned[:, o] /= scales[o]
+            alpha = alpha / scales[o]
+        beta, expected = np.ones_like(alpha), np.zeros_like(transitions)
         for o in reversed(range(n_words)):
-            ahead[:, o] *= behind
-            unaligned[:, o] *= behind
-            emitted = (1 - _NULL) * emission[:, o] * behind / totals[o]
+            aligned[:, o] *= beta
+            unaligned[:, o] *= beta
+            emitted = (1 - _NULL) * emission[:, o] * beta / scales[o]
             if o:
-                moved += pasts[o].T @ (emitted * is_word[:, o, None])
-            behind = emitted @ moves.T + _NULL * null[:, o, None] * behind / totals[o]
-        return ahead, unaligned.sum(axis=2), moved * moves
+                expected += alphas[o].T @ (emitted * is_word[:, o, None])
+            beta = emitted @ transitions.T + _NULL * null[:, o, None] * beta / scales[o]
+        return aligned, unaligned.sum(axis=2), expected * transitions
 
 
 def _widths(n_states: int) -> Array:
-    """Return the number, among all jumps, of the jump from each state to each (H, H)."""
+    """Return the index in `_Direction.jumps` of the jump from each state to each other (H, H)."""
     places = np.arange(n_states)
     widths: Array = np.clip(places - places[:, None], -_WIDEST, _WIDEST) + _WIDEST
     return widths
 
 
 class _Aligner:
-    """Models of both directions, learned from a text whose words have ids below the sizes of the vocabularies."""
+    """Models of both directions, learned from a text of word ids; `vocab` has the sizes of the vocabularies."""
 
     def __init__(self, source: Ragged, target: Ragged, vocab: tuple[int, ...]) -> None:
         text, self._n_targets = _Text(source, target), vocab[1]
@@ -197,16 +197,16 @@ class _Aligner:
         jumps = np.exp(-np.abs(np.arange(-_WIDEST, _WIDEST + 1) - 1) / 2) + 1e-3
         self._directions = []
         for states in range(2):
-            often = np.bincount(text.sides[1 - states].values, minlength=vocab[1 - states]) + 0.01
+            frequency = np.bincount(text.sides[1 - states].values, minlength=vocab[1 - states]) + 0.01
             table = np.append(model_1(words[states], [(index, text.words[1 - states])]), _UNSEEN)
-            self._directions.append(_Direction(states, table, often / often.sum(), jumps))
+            self._directions.append(_Direction(states, table, frequency / frequency.sum(), jumps))
         for _ in range(_ITERATIONS if len(index) else 0):
-            found = [direction.expectations(text, index) for direction in self._directions]
-            counts = np.bincount(index, found[0][0] * found[1][0], len(self._codes))
-            for direction, (_, nulls, jumps) in zip(self._directions, found, strict=True):
-                own, emitted = words[direction.states], text.sides[1 - direction.states].values
-                totals = np.maximum(np.bincount(own, counts), 1e-12)
-                direction.table[:-1] = np.maximum(counts / totals[own], _UNSEEN)
+            expected = [direction.expectations(text, index) for direction in self._directions]
+            counts = np.bincount(index, expected[0][0] * expected[1][0], len(self._codes))
+            for direction, (_, nulls, jumps) in zip(self._directions, expected, strict=True):
+                state_words, emitted = words[direction.states], text.sides[1 - direction.states].values
+                totals = np.maximum(np.bincount(state_words, counts), 1e-12)
+                direction.table[:-1] = np.maximum(counts / totals[state_words], _UNSEEN)
                 null = np.bincount(emitted, nulls, len(direction.null)) + 0.01
                 direction.null = null / null.sum()
                 direction.jumps = jumps / max(jumps.sum(), 1.0) + 1e-4
@@ -214,12 +214,12 @@ class _Aligner:
     def align(self, source: Ragged, target: Ragged) -> Iterator[Links]:
         """Yield the links of each sentence pair."""
         text = _Text(source, target)
-        index = positions_in(self._code(text), self._codes)  # -1 is the last probability, of pairs not seen
+        index = positions_in(self._code(text), self._codes)  # -1, a pair not seen, takes the last probability
         forward, backward = (direction.best(text, index) for direction in self._directions)
         for bounds in zip(pairwise(source.starts.tolist()), pairwise(target.starts.tolist()), strict=True):
             states_of_target, states_of_source = (
-                [(state, word) for word, state in enumerate(states[slice(*own)].tolist()) if state >= 0]
-                for states, own in zip((forward, backward), reversed(bounds), strict=True)
+                [(state, word) for word, state in enumerate(states[slice(*span)].tolist()) if state >= 0]
+                for states, span in zip((forward, backward), reversed(bounds), strict=True)
             )
             yield grow_diag_final_and(set(states_of_target), {(s, t) for t, s in states_of_source})
 
