@@ -8,6 +8,8 @@ from pathlib import Path
 
 from command import Command, Done
 from conftest import make_project
+from mt.api.pipelines import read_plan
+from mt.extras.pipelines.plan import Plan
 from mt.storage.manifest import sha256
 
 FEW = "training.max_steps: 8, training.save_every: 4, training.validate_every: 4"
@@ -75,6 +77,12 @@ def make_pipeline(folder: Path, text: str = TEACHERS) -> Path:
     return folder
 
 
+def plan_of(folder: Path, text: str, *overrides: str) -> Plan:
+    """Write a pipeline, and return its checked plan."""
+    (folder / "pipeline.yaml").write_text(text)
+    return read_plan(folder / "pipeline.yaml", [f"root={folder}", *overrides], folder / "runs")
+
+
 def run(folder: Path, *words: str, code: int | None = 0, **environment: str) -> Done:
     done = Command("train", "--config", "pipeline.yaml", *words, cwd=folder, **environment).wait(timeout=1800)
     assert code is None or done.code == code, f"exit {done.code}\n{done.stdout}\n{done.stderr}"
@@ -82,25 +90,25 @@ def run(folder: Path, *words: str, code: int | None = 0, **environment: str) -> 
 
 
 def products(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of all models and texts that a pipeline has made."""
+    """Return the SHA-256 of all models and texts that a pipeline has written."""
     names = ("model/model.safetensors", "translations.txt", "train.??", "scores.tsv", "eval/test.beam", "valid.beam")
     runs = folder / "runs"
-    found = [path for name in (*names, "model.bin") for path in runs.glob(f"*/*/{name}")]
-    return {path.relative_to(runs).as_posix(): sha256(path) for path in found}
+    paths = [path for name in (*names, "model.bin") for path in runs.glob(f"*/*/{name}")]
+    return {path.relative_to(runs).as_posix(): sha256(path) for path in paths}
 
 
 def commands_of(process: int) -> list[int]:
-    """Return the processes that a process has started, of which the tests may kill one."""
+    """Return the ids of the `mt` commands that a process has started."""
     children = Path(f"/proc/{process}/task").glob("*/children")
     numbers = [number for path in children for number in path.read_text().split()]
-    # Not the helper of multiprocessing, whose death changes nothing.
+    # Not the helper process of multiprocessing, whose death changes nothing.
     return [int(number) for number in numbers if b"-m\0mt\0" in Path(f"/proc/{number}/cmdline").read_bytes()]
 
 
 def run_with_kills(folder: Path, kills: int, seed: int, longest: float) -> int:
-    """Run a pipeline to its end, killing it or one of its commands at random moments; return the kills made."""
-    rng, made = random.Random(seed), 0
-    while made < kills:
+    """Run a pipeline to its end, killing it or one of its commands at random moments; return the number of kills."""
+    rng, killed = random.Random(seed), 0
+    while killed < kills:
         command = Command("train", "--config", "pipeline.yaml", "--jobs", "2", cwd=folder)
         deadline = time.monotonic() + rng.uniform(0.5, longest)
         while time.monotonic() < deadline and command.process.exitcode is None:
@@ -109,17 +117,17 @@ def run_with_kills(folder: Path, kills: int, seed: int, longest: float) -> int:
             done = command.wait()
             assert done.code == 0, done.stderr
             break
-        made += 1
+        killed += 1
         assert command.process.pid is not None
-        own = commands_of(command.process.pid)
-        if own and rng.random() < 0.3:
+        children = commands_of(command.process.pid)
+        if children and rng.random() < 0.3:
             try:
-                os.kill(rng.choice(own), signal.SIGKILL)
+                os.kill(rng.choice(children), signal.SIGKILL)
             except ProcessLookupError:  # it has ended meanwhile
-                made -= 1
+                killed -= 1
             assert command.wait(timeout=1800).code in (0, 137)  # 0: it had ended before
         else:
             command.signal(signal.SIGKILL)
             command.wait()
     run(folder, "--jobs", "2")
-    return made
+    return killed

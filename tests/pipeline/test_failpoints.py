@@ -32,17 +32,17 @@ def check(undisturbed: tuple[Path, list[str]], folder: Path, place: int, kind: s
     for file in [*expected.glob("*.en"), *expected.glob("*.xx"), expected / "tiny.yaml"]:
         shutil.copy(file, folder)
     failed = train(folder, *SETTINGS, code=None, **{FAILPOINT: f"{place}:{kind}"})
-    what = f"{kind} at {place}: {places[place]}\n{failed.stderr}"
+    context = f"{kind} at {place}: {places[place]}\n{failed.stderr}"
     if kind == "SIGKILL":
-        assert failed.code == -signal.SIGKILL, what
+        assert failed.code == -signal.SIGKILL, context
     else:
-        assert failed.code == 4, what
-        assert "Traceback" not in failed.stderr, what
-        assert "mt: " in failed.stderr, what
+        assert failed.code == 4, context
+        assert "Traceback" not in failed.stderr, context
+        assert "mt: " in failed.stderr, context
     train(folder, *SETTINGS)
-    assert weights(folder) == weights(expected), what
+    assert weights(folder) == weights(expected), context
     run = run_of(folder).root
-    assert not list(run.rglob("*.partial*")), what
+    assert not list(run.rglob("*.partial*")), context
     shutil.rmtree(run)
 
 
@@ -61,7 +61,7 @@ def test_a_failure_anywhere_changes_nothing(undisturbed: tuple[Path, list[str]],
 
 @pytest.mark.parametrize("kind", ["SIGKILL", "EIO"])
 def test_the_only_checkpoint_outlives_its_own_replacement(tmp_path: Path, kind: str) -> None:
-    """A run's last step is saved, validated, and saved once more; in between its folder is aside for a moment."""
+    """A run's last step is saved, validated and saved again; its old folder is renamed meanwhile."""
     folder, once = make_project(tmp_path), ("training.max_steps=4", "training.validate_every=4")
     train(folder, *once, **{FAILPOINT: f"count:{folder / 'places'}"})
     expected = weights(folder)
@@ -71,7 +71,7 @@ def test_the_only_checkpoint_outlives_its_own_replacement(tmp_path: Path, kind: 
     renames = [number for number, place in enumerate(places) if place == f"rename {only}"]
     assert len(renames) == 2
     train(folder, *once, code=None, **{FAILPOINT: f"{renames[1]}:{kind}"})
-    assert only.exists() == (kind == "EIO")  # what is not killed puts it back itself
+    assert only.exists() == (kind == "EIO")  # unless it is killed, the process puts it back
     assert "resuming after step 4" in train(folder, *once).stderr
     assert weights(folder) == expected
     assert not list(folder.rglob("*.partial*"))

@@ -1,4 +1,4 @@
-"""The preprocessing that the end of a run learns from its training text."""
+"""The preprocessing that is learned from the training text at the end of a run."""
 
 from pathlib import Path
 
@@ -32,8 +32,8 @@ def learned(folder: Path, source: list[str], target: list[str], *changes: str) -
 
 
 def test_text_of_the_opposite_direction_is_not_corrected(tmp_path: Path) -> None:
-    both_ways = learned(tmp_path, ENGLISH, FRENCH, "training.bidirectional_epochs=2")
-    assert both_ways.apply("un homme, the hmoe", "fr").line == "un homme, the home"
+    bidirectional = learned(tmp_path, ENGLISH, FRENCH, "training.bidirectional_epochs=2")
+    assert bidirectional.apply("un homme, the hmoe", "fr").line == "un homme, the home"
     assert learned(tmp_path, ENGLISH, FRENCH).apply("un homme", "en").line == "un home"
 
 
@@ -42,12 +42,13 @@ def test_one_source_language_does_not_correct_another(tmp_path: Path) -> None:
     sources = f"[{source % ('train.en', 'en')}, {source % ('train.fr', 'fr')}]"
     languages = ["data.source_lang=[en, fr]", "data.target_lang=de", f"data.valid={sources}"]
     write_lines(tmp_path / "train.de", [f"ein altes Haus, {number}" for number in range(20)])
-    found = learned(tmp_path, ENGLISH, [*FRENCH[:1], *ENGLISH[1:]], *languages, f"data.train={sources}")
-    assert found.casing is not None
-    assert found.apply("un home, un hmme, un homme, un hommes", "fr").line == "un home, un hmme, un homme, un hommes"
+    preprocessing = learned(tmp_path, ENGLISH, [*FRENCH[:1], *ENGLISH[1:]], *languages, f"data.train={sources}")
+    assert preprocessing.casing is not None
+    line = "un home, un hmme, un homme, un hommes"
+    assert preprocessing.apply(line, "fr").line == line
 
 
 def test_a_sentence_starts_behind_the_tag_of_a_back_translation(tmp_path: Path) -> None:
     source = [f"<BT> This dog saw a cat {number}." for number in range(20)]
-    found = learned(tmp_path, source, FRENCH)
-    assert found.apply("A CAT SAW THIS DOG.", "en").line == "A cat saw this dog."
+    preprocessing = learned(tmp_path, source, FRENCH)
+    assert preprocessing.apply("A CAT SAW THIS DOG.", "en").line == "A cat saw this dog."

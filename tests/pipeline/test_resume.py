@@ -1,4 +1,4 @@
-"""Promises 1, 2 and 6: exact resume after any crash, checkpoints whole or absent, signals save and exit."""
+"""Exact resume after any crash, checkpoints that are complete or absent, and signals that save and exit."""
 
 import json
 import os
@@ -42,11 +42,11 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def kill_until(folder: Path, kills: int, changes: tuple[str, ...], expected: str) -> None:
-    """Train to the end, killed so often on the way; at every end the weights are those expected."""
+    """Train to the end despite some kills; check the weights whenever a training ends."""
     rng, killed, resumed = random.Random(len(changes)), 0, 0
     while killed < kills:
         command = Command("train", "--config", "tiny.yaml", *overrides(changes), cwd=folder)
-        if killed % 4:  # in training, some steps after those seen last; every fourth time anywhere, start-up included
+        if killed % 4:  # some steps after the last seen one; every fourth kill comes at any time, even at start-up
             wait_for_step(folder, last_step(folder) + rng.choice([5, 5, 10, 15]), command)
         command.process.join(rng.uniform(0, 0.3 if killed % 4 else 1.5))
         if command.process.exitcode is None:
@@ -121,7 +121,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(
     assert (run_of(folder).checkpoints / "damaged-step-00000024").is_dir()
 
 
-def test_no_usable_checkpoint_is_never_a_silent_restart(trained: Path, tmp_path: Path) -> None:
+def test_without_a_usable_checkpoint_there_is_no_silent_restart(trained: Path, tmp_path: Path) -> None:
     folder = copy_of(trained, tmp_path / "copy")
     for checkpoint in run_of(folder).checkpoints.glob("step-*"):
         hurt(checkpoint / "model.safetensors", "flip")
@@ -129,13 +129,13 @@ def test_no_usable_checkpoint_is_never_a_silent_restart(trained: Path, tmp_path:
         assert "no usable checkpoint" in train(folder, code=4).stderr
 
 
-def test_two_whole_checkpoints_are_kept_even_if_one_rots(tiny: Path) -> None:
+def test_two_intact_checkpoints_are_kept_even_if_one_is_damaged(tiny: Path) -> None:
     train(tiny, "training.max_steps=12")
     hurt(run_of(tiny).checkpoint(12) / "model.safetensors", "flip")
     hurt(run_of(tiny).checkpoint(12) / "state.json", "truncate")
     train(tiny, "training.max_steps=16")
-    whole = [path for path in run_of(tiny).checkpoints.glob("step-*") if verify(path)]
-    assert len(whole) >= 2
+    intact = [path for path in run_of(tiny).checkpoints.glob("step-*") if verify(path)]
+    assert len(intact) >= 2
 
 
 def without_data(trained: Path, folder: Path) -> Path:
@@ -162,11 +162,11 @@ def test_a_resume_may_have_another_test_set(trained: Path, tiny: Path) -> None:
         shutil.copy(tiny / f"valid.{language}", folder / f"other.{language}")
     assert "resuming after step 24" in train(folder, other, "training.max_steps=40").stderr
     assert weights(folder) == weights(tiny)
-    resumed, whole = (read_manifest(run_of(each).model.root)["test"] for each in (folder, tiny))
-    assert [{**one, "sentences_per_second": 0} for one in resumed] == [
-        {**one, "sentences_per_second": 0} for one in whole
-    ]
-    assert [one["method"] for one in whole] == ["greedy", "beam"]
+    resumed, expected = (read_manifest(run_of(path).model.root)["test"] for path in (folder, tiny))
+    for result in (*resumed, *expected):
+        result.pop("sentences_per_second")
+    assert resumed == expected
+    assert [result["method"] for result in expected] == ["greedy", "beam"]
 
 
 def test_without_its_prepared_data_changes_are_refused(trained: Path, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_another_tokenizer_in_the_run_is_refused(trained: Path, tmp_path: Path) 
     assert "tokenizer: the checkpoints were trained with another one" in again.stderr
 
 
-def test_encoded_text_is_that_of_the_present_tokenizer(tiny: Path) -> None:
+def test_another_tokenizer_encodes_the_text_again(tiny: Path) -> None:
     train(tiny, "training.max_steps=4")
     run = run_of(tiny)
     shutil.rmtree(run.checkpoints)
@@ -208,7 +208,7 @@ def test_encoded_text_is_that_of_the_present_tokenizer(tiny: Path) -> None:
 
 
 def train_as_nobody(folder: Path, *changes: str) -> subprocess.CompletedProcess[str]:
-    """Train as a user whom permissions bind; root is bound by none."""
+    """Train as a user to whom permissions apply; they do not apply to root."""
     code = (
         "import os, sys\n"
         "from mt.cli import main\n"
@@ -229,7 +229,7 @@ def train_as_nobody(folder: Path, *changes: str) -> subprocess.CompletedProcess[
 
 @pytest.fixture
 def everyones(trained: Path) -> Iterator[Path]:
-    """A copy of a finished run where another user finds it: pytest's folders are closed to others."""
+    """A copy of a finished run that other users can read, unlike pytest's folders."""
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
         shutil.copytree(trained, folder := Path(place) / "copy")
@@ -310,7 +310,7 @@ def test_a_second_trainer_in_the_same_run_is_refused(tiny: Path) -> None:
     second = train(tiny, code=2)
     assert str(first.process.pid) in second.stderr
     assert "another training" in second.stderr
-    run_of(tiny).lock.unlink()  # what somebody does who takes it for a leftover
+    run_of(tiny).lock.unlink()  # as somebody might who takes it for a leftover
     for again in (("--dry-run",), ()):
         assert "another training" in mt("train", "--config", "tiny.yaml", *again, cwd=tiny, code=2).stderr
     first.signal(signal.SIGTERM)
@@ -330,7 +330,7 @@ def test_a_compiled_model_resumes_too(tiny: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(usable_cores() < 2, reason="there is one core")
 def test_two_threads_add_up_the_same_after_a_resume(tiny: Path) -> None:
-    """A validation sets the matrix library's number of threads; what comes before one must be added up no other way."""
+    """A validation sets the matrix library's number of threads; steps before the first one must add up equally."""
     sizes = ("model.d_model=256", "model.d_ff=1024", "training.max_tokens=1500", "training.validate_every=5")
 
     def train_with_two(folder: Path, *more: str) -> str:
@@ -360,7 +360,7 @@ def test_another_thread_leaves_signals_alone() -> None:
 
 
 def test_a_second_signal_leaves_at_once() -> None:
-    """The loop below never looks at the request, like a step that takes for ever."""
+    """The loop below never looks at the request, like a step that never ends."""
     code = (
         "import time\n"
         "from mt.training.signals import StopRequest\n"
@@ -378,7 +378,7 @@ def test_a_second_signal_leaves_at_once() -> None:
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
     time.sleep(0.5)
-    assert process.poll() is None, "torchrun hands on what a terminal has sent already; that is no second wish"
+    assert process.poll() is None, "torchrun forwards a signal that the terminal sent, too: no repetition"
     time.sleep(2)
     process.send_signal(signal.SIGHUP)
     assert process.wait(10) == -signal.SIGHUP

@@ -23,7 +23,7 @@ PAIRS = [("one", "uno"), ("two", "due")]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Two places with the same text in them."""
+    """A folder with the same text in two places."""
     for place in ("here", "there"):
         (tmp_path / place).mkdir()
         for name in ("train", "other", "valid"):
@@ -50,10 +50,11 @@ def start(project: Path, *changes: str) -> None:
     atomic.write_text(run.config, dump_config(config))
 
 
-def start_and_train(project: Path) -> RunDir:
-    start(project)
+def start_and_train(project: Path, *changes: str) -> RunDir:
+    """Start a run, and write its checkpoint of step 100."""
+    start(project, *changes)
     run = RunDir(project / "run")
-    checkpoint(run, 100, inputs=input_digests(configure(project).data))
+    checkpoint(run, 100, inputs=input_digests(configure(project, *changes).data))
     return run
 
 
@@ -118,9 +119,7 @@ def test_all_changes_are_named_at_once(project: Path) -> None:
 
 def test_a_change_of_one_source_is_named_by_its_key(project: Path) -> None:
     two = "data.train=[{source: train.en, target: train.it}, {source: other.en, target: other.it}]"
-    start(project, two)
-    run = RunDir(project / "run")
-    checkpoint(run, 100, inputs=input_digests(configure(project, two).data))
+    run = start_and_train(project, two)
     weighted = refusal(project, two, "data.train.0.weight=2")
     assert weighted == f"{run.root}: cannot resume: data.train.0.weight is now 2.0, it was 1.0"
     write_lines(project / "here" / "new.en", ["changed", "changed"])
@@ -155,7 +154,7 @@ FREE = [
 
 
 @pytest.mark.parametrize("change", FREE)
-def test_a_change_that_a_resume_survives_is_accepted_and_said(project: Path, change: str, notices: list[str]) -> None:
+def test_a_change_that_a_resume_survives_is_accepted_and_logged(project: Path, change: str, notices: list[str]) -> None:
     start_and_train(project)
     start(project)
     assert notices == []
@@ -194,8 +193,7 @@ def test_settings_that_come_too_late_are_refused(project: Path, change: str, not
 
 def test_guided_alignment_may_change_and_end(project: Path, notices: list[str]) -> None:
     guided = "training.guided_alignment=0.1"
-    start(project, guided)
-    checkpoint(RunDir(project / "run"), 100, inputs=input_digests(configure(project).data))
+    start_and_train(project, guided)
     start(project, guided.replace("1", "2"))
     start(project)
     assert [notice.rpartition(" ")[2] for notice in notices] == ["0.1", "0.2"]
@@ -203,9 +201,7 @@ def test_guided_alignment_may_change_and_end(project: Path, notices: list[str]) 
 
 def test_another_test_set_is_accepted_unless_it_was_split_off(project: Path, notices: list[str]) -> None:
     files = "data.test={source: other.en, target: other.it}"
-    start(project, files)
-    run = RunDir(project / "run")
-    checkpoint(run, 100, inputs=input_digests(configure(project, files).data))
+    start_and_train(project, files)
     write_lines(project / "here" / "other.en", ["changed", "changed"])
     start(project, files)
     assert notices == []
@@ -230,8 +226,7 @@ def test_the_same_text_in_another_place_is_accepted(project: Path) -> None:
 @pytest.mark.parametrize("others", ["", ", {source: other.en, target: other.it}"])
 def test_the_same_folder_in_another_place_is_accepted(project: Path, others: str, notices: list[str]) -> None:
     here, there, beside = (f"data.train=[{{folder: {place}}}{others}]" for place in (".", "../there", "../beside"))
-    start(project, here)
-    checkpoint(RunDir(project / "run"), 100, inputs=input_digests(configure(project, here).data))
+    start_and_train(project, here)
     start(project, there)
     assert [line.partition(" is now")[0] for line in notices] == [f"data.train{'.0' * bool(others)}.folder"]
     (project / "beside").mkdir()
@@ -283,7 +278,7 @@ def test_only_checkpoints_count_damaged_ones_too(project: Path, name: str) -> No
 
 
 def test_a_text_that_changes_while_it_is_read_is_refused(project: Path) -> None:
-    """Else the digest in a checkpoint would not be that of the text, and the first resume be refused."""
+    """Otherwise a checkpoint would have another digest than the text, and the first resume would be refused."""
     config, run = configure(project, "data.test=null"), RunDir(project / "run")
     before = input_digests(config.data)
     write_pairs(project / "here", "train", [*PAIRS, ("three", "tre")])

@@ -22,11 +22,11 @@ from mt.errors import InputError
 from mt.extras.pipelines.checks import check_plan
 from mt.extras.pipelines.estimates import estimate_costs
 from mt.extras.pipelines.loading import load_pipeline
-from mt.extras.pipelines.plan import make_plan
+from mt.extras.pipelines.plan import Plan, make_plan
 from mt.extras.pipelines.records import note_attempt, output_digest
 from mt.extras.pipelines.results import StepCost, makespan
 from mt.text.lines import TextFile
-from pipeline_helpers import FEW, TEACHERS, make_pipeline
+from pipeline_helpers import FEW, TEACHERS, make_pipeline, plan_of
 
 TRANSLATED = "distill: {model: [{step: teacher_1}, {step: teacher_2}], input: train.en, beam: 2, closest_to: train.xx}"
 STUDENT = "{source: train.en, target: {step: translated}, synthetic: true}"
@@ -36,7 +36,7 @@ REVERSE = (
     "train: {source: train.xx, target: train.en}, valid: {source: valid.xx, target: valid.en}, test: null}}}}"
 )
 
-# A change of TEACHERS, and what is said of it
+# An edit of TEACHERS, and parts of the error that names it
 BAD = {
     "an unknown step": ("{step: teacher_2}]", "{step: techer_2}]", "pipeline.yaml:16: ", "did you mean teacher_2"),
     "a step that names nothing": ("  translated:\n    " + TRANSLATED, "  translated:", ":15: ", "names nothing to do"),
@@ -80,25 +80,25 @@ BAD = {
         TRANSLATED,
         TRANSLATED.replace("beam", "output: train.xx, beam"),
         ":16: ",
-        "train.xx is what translated writes",
+        "train.xx is an output of step translated",
     ),
     "an output that is the reference of a training": (
         TRANSLATED,
         "distill: {model: {step: teacher_1}, input: train.en, output: train.xx}",
         ":16: steps.translated.distill.output: train.xx is there, and this step did not write it",
-        ":12: steps.teacher_1.train.config: train.xx is what translated writes; write {step: translated}",
+        ":12: steps.teacher_1.train.config: train.xx is an output of step translated; write {step: translated}",
     ),
     "an output that is read by its path": (
         "input: train.en, beam: 2",
         "output: trans.xx, input: train.en, beam: 2",
         ":7: ",
-        "trans.xx is what translated writes",
+        "trans.xx is an output of step translated",
     ),
     "a model of a step by its path": (
         "model: {step: student}",
         "model: runs/tiny-student/student",
         ":18: ",
-        "runs/tiny-student/student is what student writes; write {step: student}",
+        "runs/tiny-student/student is an output of step student; write {step: student}",
     ),
     "a number as a file": (
         "init_from: {step: teacher_1}}",
@@ -265,7 +265,7 @@ TWO = (
     "{source: train.en, target: other.yy, target_lang: yy}], valid: {source: valid.en, target: valid.xx, "
     "target_lang: xx}, test: null}"
 )
-# Values of the configuration of a model, and the steps that use it, of which the last is refused
+# Values of the configuration of model m, the steps after it, of which the last is refused, and the error
 UNFIT = {
     "a teacher of the other direction": (
         "",
@@ -383,7 +383,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_refused_with_file_and_line(name: str, folder: Path) -> None:
-    old, new, *said = BAD[name]
+    old, new, *messages = BAD[name]
     text = TEACHERS.rstrip("\n") + f"\n  {REVERSE}\n  {OTHER}\n"
     if name == "names that differ by case":
         text = TEACHERS
@@ -396,13 +396,13 @@ def test_bad_input_is_refused_with_file_and_line(name: str, folder: Path) -> Non
     refused = mt("pipeline", "pipeline.yaml", cwd=folder, code=2).stderr
     assert "pipeline.yaml" in refused
     assert refused.count("Traceback") == 0
-    for part in said:
-        assert part in refused
+    for message in messages:
+        assert message in refused
     assert not (folder / "runs").exists()
 
 
 def check(folder: Path, values: str, steps: Sequence[str]) -> None:
-    """Check a pipeline that trains a model with some values of its configuration, and has some more steps."""
+    """Check a pipeline of a model m, with some values of its configuration, and further steps."""
     lines = [f"m: {{train: {{config: tiny.yaml, set: {{{values}}}}}}}", *steps]
     (folder / "pipeline.yaml").write_text("\n  ".join(["name: unfit\nsteps:", *lines]))
     write_lines(folder / "other.yy", (folder / "train.xx").read_text().splitlines())
@@ -411,12 +411,12 @@ def check(folder: Path, values: str, steps: Sequence[str]) -> None:
 
 @pytest.mark.parametrize("name", UNFIT)
 def test_a_step_that_would_fail_after_hours_is_refused(name: str, folder: Path) -> None:
-    values, steps, said = UNFIT[name]
+    values, steps, message = UNFIT[name]
     with pytest.raises(InputError) as refused:
         check(folder, values, steps)
     assert "problems" not in refused.value.message
     assert f"pipeline.yaml:{3 + len(steps)}: " in refused.value.message
-    assert said.replace("{runs}", str(folder / "runs" / "unfit")) in refused.value.message
+    assert message.replace("{runs}", str(folder / "runs" / "unfit")) in refused.value.message
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,7 @@ def test_a_step_that_would_fail_after_hours_is_refused(name: str, folder: Path) 
         (TWO, ["s: {train: {config: tiny.yaml, set: {training.init_from: {step: m}}}}"]),
     ],
 )
-def test_what_only_looks_unfit_is_planned(values: str, steps: list[str], folder: Path) -> None:
+def test_a_step_that_only_looks_unfit_is_planned(values: str, steps: list[str], folder: Path) -> None:
     check(folder, values, steps)
 
 
@@ -495,9 +495,9 @@ def test_a_filter_is_checked_too(folder: Path) -> None:
         kept + use % ("train.en", "train.xx"): "the lines of train.xx are not those of",
         kept + use % ("train.xx", "{step: c, file: train.en}"): "is xx text, not en",
     }
-    for text, said in bad.items():
+    for text, message in bad.items():
         (folder / "pipeline.yaml").write_text(text.replace("name: f", "name: filter"))
-        assert said in mt("train", "--config", "pipeline.yaml", cwd=folder, code=2).stderr, text
+        assert message in mt("train", "--config", "pipeline.yaml", cwd=folder, code=2).stderr, text
     (folder / "pipeline.yaml").write_text(kept + use % ("train.en", "{step: c, file: train.xx}"))
     mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=folder)
 
@@ -510,8 +510,7 @@ def test_cleaned_text_of_one_language_is_trained_on(folder: Path) -> None:
     lines = [
         f"  {name}: {{{kind}: {{config: tiny.yaml, set: {{data: {data}}}}}}}" for name, (kind, data) in steps.items()
     ]
-    (folder / "pipeline.yaml").write_text("\n".join(["name: one", "steps:", *lines]))
-    read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+    plan_of(folder, "\n".join(["name: one", "steps:", *lines]))
 
 
 @pytest.mark.parametrize(("optional", "names"), [("gone", ("train", "train-1")), ("valid", ("train-1", "train"))])
@@ -523,7 +522,7 @@ def test_cleaned_sources_are_numbered_without_those_that_are_left_out(
         f"[{{source: train.en, target: train.xx}}, {{source: {optional}.en, target: {optional}.xx, optional: true}}]"
     )
     for name in names:
-        (folder / "pipeline.yaml").write_text(f"""\
+        text = f"""\
 name: few
 steps:
   kept: {{clean: {{config: tiny.yaml, set: {{data.train: {sources}}}}}}}
@@ -531,13 +530,12 @@ steps:
     train:
       config: tiny.yaml
       set: {{data.train: {{source: {{step: kept, file: {name}.en}}, target: {{step: kept, file: {name}.xx}}}}}}
-""")
-        given = folder / "pipeline.yaml", [f"root={folder}"], folder / "runs"
+"""
         if name == names[0]:
-            read_plan(*given)
+            plan_of(folder, text)
         else:
             with pytest.raises(InputError, match=rf"step kept writes {names[0]}.en, .*, not {name}.en"):
-                read_plan(*given)
+                plan_of(folder, text)
 
 
 def test_many_rounds_of_training_and_translation_are_planned(folder: Path) -> None:
@@ -557,9 +555,8 @@ def test_many_rounds_of_training_and_translation_are_planned(folder: Path) -> No
 
 @pytest.mark.skipif(find_spec("ftfy") is not None, reason="ftfy is installed")
 def test_a_repair_needs_its_package(folder: Path) -> None:
-    (folder / "pipeline.yaml").write_text("name: r\nsteps: {kept: {clean: {config: tiny.yaml, repair: true}}}\n")
     with pytest.raises(InputError, match="--repair needs a package"):
-        read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+        plan_of(folder, "name: r\nsteps: {kept: {clean: {config: tiny.yaml, repair: true}}}\n")
 
 
 def test_a_text_to_translate_is_read_before_anything_runs(folder: Path) -> None:
@@ -572,7 +569,7 @@ def test_a_text_to_translate_is_read_before_anything_runs(folder: Path) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has such a device")
-def test_a_device_is_looked_for_where_a_step_is_to_run(folder: Path) -> None:
+def test_a_device_is_required_only_where_a_step_is_to_run(folder: Path) -> None:
     command = ["pipeline", "pipeline.yaml"]
     text = TEACHERS.replace("{seed: 2,", "{seed: 2, training.device: cuda,").replace("beam: 2", "beam: 2, device: cuda")
     (folder / "pipeline.yaml").write_text(text)
@@ -585,8 +582,7 @@ def test_a_device_is_looked_for_where_a_step_is_to_run(folder: Path) -> None:
 
 
 def test_torch_ignores_a_shortlist_that_is_not_there(folder: Path) -> None:
-    (folder / "pipeline.yaml").write_text(TEACHERS.replace("beam: 2,", "beam: 2, shortlist: true,"))
-    read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")  # of two models
+    plan_of(folder, TEACHERS.replace("beam: 2,", "beam: 2, shortlist: true,"))  # of two models
 
 
 def test_a_model_that_no_step_trains_is_checked_too(trained: Path, folder: Path, tmp_path: Path) -> None:
@@ -596,9 +592,9 @@ def test_a_model_that_no_step_trains_is_checked_too(trained: Path, folder: Path,
         f"distill: {{model: {model}, input: train.en, shortlist: true}}": "has no shortlist",
         f"export: {{model: {model}, format: ctranslate2, quantization: int8}}": "has no validation set to measure",
     }
-    for step, said in steps.items():
+    for step, message in steps.items():
         (folder / "pipeline.yaml").write_text(f"name: one\nsteps: {{last: {{{step}}}}}\n")
-        assert said in mt("pipeline", "pipeline.yaml", "--dry-run", cwd=folder, code=2).stderr
+        assert message in mt("pipeline", "pipeline.yaml", "--dry-run", cwd=folder, code=2).stderr
     (folder / "pipeline.yaml").write_text(f"name: one\nsteps: {{last: {{{step.replace('int8', 'float32')}}}}}\n")
     mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=folder)
 
@@ -612,7 +608,7 @@ def test_finished_models_are_refused_with_file_and_line(trained: Path, folder: P
         f"{{training.init_from: {finished}, model.d_model: 48}}": "differs from this configuration in model.d_model",
         f"{{training.init_from: {{step: o}}, training.distill_from: [{finished}]}}": "the vocabulary of",
     }
-    for values, said in refused.items():
+    for values, message in refused.items():
         lines = [
             "name: one",
             "steps:",
@@ -622,7 +618,7 @@ def test_finished_models_are_refused_with_file_and_line(trained: Path, folder: P
         (folder / "pipeline.yaml").write_text("\n".join(lines))
         shown = mt("pipeline", "pipeline.yaml", "--dry-run", cwd=folder, code=2).stderr
         assert "pipeline.yaml:4: " in shown
-        assert said in shown
+        assert message in shown
     lines[3] = f"  s: {{distill: {{model: [{finished}, {{step: o}}], input: train.en}}}}"
     (folder / "pipeline.yaml").write_text("\n".join(lines))
     shown = mt("pipeline", "pipeline.yaml", "--dry-run", cwd=folder, code=2).stderr
@@ -653,8 +649,7 @@ def test_terms_without_languages_are_for_one_direction(folder: Path) -> None:
         values = TWO.replace("null", f"[{test}]")
         steps = f"  m: {{train: {{config: tiny.yaml, set: {{{values}}}}}}}\n"
         steps += f"  e: {{eval: {{model: {{step: m}}, glossary: terms.tsv{more}}}}}\n"
-        (folder / "pipeline.yaml").write_text(f"name: two\nsteps:\n{steps}")
-        read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+        plan_of(folder, f"name: two\nsteps:\n{steps}")
 
     with pytest.raises(InputError, match=r"step e: .*terms.tsv: a TSV file does not name its languages"):
         read(", ".join(tests), "")
@@ -681,24 +676,23 @@ def test_models_of_one_text_may_be_validated_on_several(folder: Path) -> None:
         ("data.root: elsewhere", True),
     ],
 )
-def test_what_the_pieces_are_learned_from_must_be_one(folder: Path, values: str, is_other: bool) -> None:
+def test_models_of_an_ensemble_need_pieces_of_the_same_text(folder: Path, values: str, is_other: bool) -> None:
     (folder / "elsewhere").mkdir(exist_ok=True)
     for path in [*folder.glob("*.en"), *folder.glob("*.xx")]:
         (folder / "elsewhere" / path.name).write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[::-1]))
     values = values.replace("elsewhere", str(folder / "elsewhere"))
-    second = f"n: {{train: {{config: tiny.yaml, set: {{seed: 2, {values}}}}}}}"
+    other = f"n: {{train: {{config: tiny.yaml, set: {{seed: 2, {values}}}}}}}"
     distill = "d: {distill: {model: [{step: m}, {step: n}], input: train.en}}"
     if not is_other:
-        return check(folder, "seed: 1", [second, distill])
+        return check(folder, "seed: 1", [other, distill])
     with pytest.raises(InputError, match=r"the vocabulary of .* is not that of"):
-        check(folder, "seed: 1", [second, distill])
+        check(folder, "seed: 1", [other, distill])
 
 
 def test_the_keys_of_a_step_are_options_of_its_command(folder: Path) -> None:
     write_lines(folder / "terms.tsv", ["a\tp"])
     keys = "from: en, glossary: terms.tsv, keep: ['x+', y], metrics: [bleu, ter], shortlist: false"
-    (folder / "pipeline.yaml").write_text(TEACHERS.replace("source: valid.en", f"{keys}, source: valid.en"))
-    steps = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs").steps
+    steps = plan_of(folder, TEACHERS.replace("source: valid.en", f"{keys}, source: valid.en")).steps
     assert [name for name, step in steps.items() if "--force" in step.words] == ["translated", "final"]
     words = " ".join(steps["final"].words)
     assert "--from en --no-shortlist --source" in words
@@ -706,28 +700,26 @@ def test_the_keys_of_a_step_are_options_of_its_command(folder: Path) -> None:
 
 
 def test_only_a_steps_own_output_is_replaced(folder: Path) -> None:
-    (folder / "pipeline.yaml").write_text(TEACHERS.replace("beam: 2,", "beam: 2, output: out.xx,"))
-    given = folder / "pipeline.yaml", [f"root={folder}"], folder / "runs"
-    plan = read_plan(*given)
+    text = TEACHERS.replace("beam: 2,", "beam: 2, output: out.xx,")
+    plan = plan_of(folder, text)
     (folder / "out.xx").touch()
     with pytest.raises(InputError, match="and this step did not write it"):
-        read_plan(*given)
+        plan_of(folder, text)
     plan.records.mkdir(parents=True)
     try:
         note_attempt(plan, plan.steps["translated"], "key", 0.0)
-        read_plan(*given)
+        plan_of(folder, text)
     finally:
         shutil.rmtree(folder / "runs")
 
 
 def test_values_for_all_steps_give_way_to_a_steps_own(folder: Path) -> None:
     text = TEACHERS.replace("steps:", "set: {seed: 7, training.max_steps: 5}\nsteps:", 1)
-    (folder / "pipeline.yaml").write_text(text)
     (folder / "texts").mkdir()
     for name in ("train", "valid", "test"):
         for code in ("en", "xx"):
-            (folder / "texts" / f"{name}.{code}").write_bytes((folder / f"{name}.{code}").read_bytes())
-    plan = read_plan(folder / "pipeline.yaml", ["root=" + str(folder / "texts")], folder / "runs")
+            shutil.copy(folder / f"{name}.{code}", folder / "texts")
+    plan = plan_of(folder, text, f"root={folder / 'texts'}")
     config = plan.steps["teacher_2"].config
     assert config is not None
     assert (config.seed, config.training.max_steps, config.data.root) == (2, 8, str(folder / "texts"))
@@ -741,20 +733,22 @@ def test_set_replaces_a_value_however_the_file_writes_its_key(place: str, folder
     if place != "set":
         both = {"set": "{}", place: values}
     text = TEACHERS.replace("steps:", f"set: {both['set']}\nsteps:", 1)
-    (folder / "pipeline.yaml").write_text(text.replace(f"{{seed: 1, {FEW}}}", both["steps.teacher_1.train.set"]))
-    given = [f"root={folder}", f"{place}.training.max_steps=9"]
-    config = read_plan(folder / "pipeline.yaml", given, folder / "runs").steps["teacher_1"].config
+    text = text.replace(f"{{seed: 1, {FEW}}}", both["steps.teacher_1.train.set"])
+    config = plan_of(folder, text, f"{place}.training.max_steps=9").steps["teacher_1"].config
     assert config is not None
     assert (config.training.max_steps, config.training.learning_rate) == (9, 0.001)
-    given[1] = f"{place}.training.max_steps=few"
     with pytest.raises(InputError, match=rf"{place}.training.max_steps=few: training.max_steps: must be"):
-        read_plan(folder / "pipeline.yaml", given, folder / "runs")
+        plan_of(folder, text, f"{place}.training.max_steps=few")
 
 
 def test_a_key_of_a_training_is_refused_with_the_form_that_works(folder: Path) -> None:
     (folder / "pipeline.yaml").write_text(TEACHERS)
     words = ["pipeline", "pipeline.yaml", "--set", "training.max_steps=9"]
     assert "steps.NAME.train.set.training" in mt(*words, cwd=folder, code=2).stderr
+
+
+def timings_of(plan: Plan) -> list[dict[str, Any]]:
+    return list(json.loads((plan.records / ".timings.json").read_text()).values())
 
 
 @pytest.mark.slow
@@ -776,31 +770,29 @@ def test_scores_are_estimated_by_the_models_in_float32_with_random_pairs(tmp_pat
     teachers = TEACHERS.replace("training.max_steps: 8, ", "").replace("steps:", values, 1)
     models = "forward: {step: teacher_1}, backward: {step: reverse}"
     score = f"score: {{config: tiny.yaml, set: {{model.d_model: 64}}, {models}}}"
-    folder = make_pipeline(tmp_path, f"{teachers}  {REVERSE}\n  scores:\n    {score}\n")
-    plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+    plan = plan_of(make_pipeline(tmp_path), f"{teachers}  {REVERSE}\n  scores:\n    {score}\n")
     plan.records.mkdir(parents=True)
     cost = estimate_costs(plan, ["scores"])["scores"]
-    [timings] = json.loads((plan.records / ".timings.json").read_text()).values()
+    [timings] = timings_of(plan)
     assert timings["precision"] == "fp32"
     forward = timings["steps_per_pair"] * timings["seconds_per_step"] * 0.28
-    pairs = len((folder / "train.en").read_text().splitlines())
+    pairs = len((tmp_path / "train.en").read_text().splitlines())
     assert cost.seconds == pytest.approx(12 + 4 * (2 * pairs) * forward), "each source has another target, too"
 
 
 @pytest.mark.slow
 def test_other_texts_and_machines_are_timed_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = make_pipeline(tmp_path, TEACHERS.replace("max_steps: 8", "max_steps: 800"))
-    plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+    plan = plan_of(make_pipeline(tmp_path), TEACHERS.replace("max_steps: 8", "max_steps: 800"))
     plan.records.mkdir(parents=True)
 
     def timings() -> list[dict[str, Any]]:
         estimate_costs(plan, ["teacher_1"])
-        return list(json.loads((plan.records / ".timings.json").read_text()).values())
+        return timings_of(plan)
 
     assert len(timings()) == len(timings()) == 1
     for name in ("train.en", "train.xx"):
-        lines = (folder / name).read_text().splitlines()
-        write_lines(folder / name, [f"{line} {line}" for line in lines])
+        lines = (tmp_path / name).read_text().splitlines()
+        write_lines(tmp_path / name, [f"{line} {line}" for line in lines])
     first, longer = timings()
     assert longer["steps_per_pair"] > 1.5 * first["steps_per_pair"]
     monkeypatch.setattr(platform, "node", lambda: "another")
@@ -818,27 +810,24 @@ def test_other_settings_are_timed_apart_and_a_given_tokenizer_is_read(tmp_path: 
         f"  {name}: {{train: {{config: tiny.yaml, set: {{training.max_steps: 800{values}}}}}}}"
         for name, values in steps.items()
     ]
-    (folder / "pipeline.yaml").write_text("\n".join(["name: four", "steps:", *lines]))
-    plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+    plan = plan_of(folder, "\n".join(["name: four", "steps:", *lines]))
     plan.records.mkdir(parents=True)
     estimate_costs(plan, list(steps))
-    timings = list(json.loads((plan.records / ".timings.json").read_text()).values())
-    smallest, *others = sorted(each["parameters"] for each in timings)
+    smallest, *others = sorted(timings["parameters"] for timings in timings_of(plan))
     assert len(others) == 3
     assert smallest < min(others) == max(others)  # the given tokenizer has fewer pieces
 
 
 @pytest.mark.slow
-def test_a_test_set_costs_as_much_as_its_own_size(tmp_path: Path) -> None:
-    folder = make_pipeline(tmp_path, TEACHERS.replace("max_steps: 8", "max_steps: 800"))
-    plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+def test_scoring_is_estimated_by_the_size_of_the_test_set(tmp_path: Path) -> None:
+    plan = plan_of(make_pipeline(tmp_path), TEACHERS.replace("max_steps: 8", "max_steps: 800"))
     plan.records.mkdir(parents=True)
     before = estimate_costs(plan, ["teacher_1"])["teacher_1"].seconds
-    [timings] = json.loads((plan.records / ".timings.json").read_text()).values()
+    [timings] = timings_of(plan)
     added = 0
     for name in ("test.en", "test.xx"):
-        lines = (folder / name).read_text().splitlines()
-        write_lines(folder / name, lines * 10)
+        lines = (tmp_path / name).read_text().splitlines()
+        write_lines(tmp_path / name, lines * 10)
         added = 9 * len(lines)
     after = estimate_costs(plan, ["teacher_1"])["teacher_1"].seconds
     assert before is not None
@@ -846,8 +835,7 @@ def test_a_test_set_costs_as_much_as_its_own_size(tmp_path: Path) -> None:
 
 
 def test_the_estimated_time_is_that_of_steps_side_by_side(folder: Path) -> None:
-    (folder / "pipeline.yaml").write_text(TEACHERS)
-    plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+    plan = plan_of(folder, TEACHERS)
     seconds = {"teacher_1": 50.0, "teacher_2": 70.0, "translated": 10.0, "student": 90.0, "final": None}
     costs = {name: StepCost(each) for name, each in seconds.items()}
     assert makespan(plan, costs, 1) == 220
@@ -860,8 +848,7 @@ def test_a_waiting_step_leaves_its_slot_to_later_ones_in_the_estimate(folder: Pa
     both, *first = names = ["both", "first_1", "first_2", "first_3"]
     steps = dict.fromkeys(names, train) | {"text": "{distill: {model: {step: both}, input: train.en}}"}
     lines = [f"  {name}: {steps[name]}" for name in (both, "text", *first)]
-    (folder / "pipeline.yaml").write_text("\n".join(["name: two", "steps:", *lines]))
-    plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+    plan = plan_of(folder, "\n".join(["name: two", "steps:", *lines]))
     assert list(plan.steps) == [both, "text", *first]
     costs = {name: StepCost(60.0 if name == "text" else 600.0) for name in plan.steps}
     assert makespan(plan, costs, 2) == 1260
@@ -882,8 +869,7 @@ def test_the_readme_of_a_trained_model_may_be_edited(folder: Path, tmp_path: Pat
 
 
 def test_damaged_timings_are_measured_again(folder: Path) -> None:
-    (folder / "pipeline.yaml").write_text(TEACHERS)
-    plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+    plan = plan_of(folder, TEACHERS)
     plan.records.mkdir(parents=True)
     (plan.records / ".timings.json").write_text("[]")
     try:

@@ -32,7 +32,7 @@ STEPS = ["teacher_1", "teacher_2", "translated", "student", "final"]
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pipeline of two teachers and a student that has run; no test may write into it."""
+    """A pipeline of two teachers and a student that has run; tests must not write into it."""
 
     def make(folder: Path) -> None:
         make_pipeline(folder)
@@ -44,8 +44,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def again(finished: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
+def copy(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the finished pipeline, which a test may change."""
     return shutil.copytree(finished, tmp_path / "again")
 
 
@@ -74,17 +74,17 @@ def test_steps_run_side_by_side_and_after_those_that_they_need(finished: Path) -
 
 
 @pytest.mark.slow
-def test_a_step_that_none_can_run_beside_gets_all_cores(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_runs_alone_gets_all_cores(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "6")
-    plan = read_plan(again / "pipeline.yaml", [f"root={again}"], again / "runs")
+    plan = read_plan(copy / "pipeline.yaml", [f"root={copy}"], copy / "runs")
     assert [plan.cores(name, 8) for name in STEPS] == [3, 3, 6, 6, 6]
     assert [plan.cores(name, 1) for name in STEPS] == [6] * 5
     monkeypatch.undo()
     for name in ("teacher_2", "translated", "student", "final"):
-        shutil.rmtree(again / "runs" / "tiny-student" / name)
-    run(again, "--jobs", "2", OMP_NUM_THREADS="4")
-    assert attempts(again, "teacher_2")[-2]["cores"] == 2
-    assert attempts(again, "translated")[-2]["cores"] == 4
+        shutil.rmtree(copy / "runs" / "tiny-student" / name)
+    run(copy, "--jobs", "2", OMP_NUM_THREADS="4")
+    assert attempts(copy, "teacher_2")[-2]["cores"] == 2
+    assert attempts(copy, "translated")[-2]["cores"] == 4
 
 
 def test_the_plan_comes_first_and_scores_and_costs_last(finished: Path) -> None:
@@ -121,69 +121,69 @@ def test_the_steps_are_commands_that_a_user_could_type(finished: Path, tmp_path:
     assert ours | theirs == ours
 
 
-def test_a_finished_pipeline_runs_nothing(again: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in again.rglob("*.safetensors")}
-    done = run(again)
+def test_a_finished_pipeline_runs_nothing(copy: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in copy.rglob("*.safetensors")}
+    done = run(copy)
     assert "mt train" not in done.stderr
     assert len(re.findall("done before", done.stderr)) == 5
-    assert {path: path.stat().st_mtime_ns for path in again.rglob("*.safetensors")} == before
-    assert set(states(again).values()) == {"done"}
-    (again / "tiny.yaml").rename(again / "other.yaml")
-    (again / "pipeline.yaml").write_text(TEACHERS.replace("tiny.yaml", "other.yaml"))
-    for paths in (["../again/pipeline.yaml"], [f"{again}/pipeline.yaml", "--runs", f"{again}/runs"]):
-        assert set(states(again, *paths).values()) == {"done"}, "paths may be spelled in other ways"
+    assert {path: path.stat().st_mtime_ns for path in copy.rglob("*.safetensors")} == before
+    assert set(states(copy).values()) == {"done"}
+    (copy / "tiny.yaml").rename(copy / "other.yaml")
+    (copy / "pipeline.yaml").write_text(TEACHERS.replace("tiny.yaml", "other.yaml"))
+    for paths in (["../again/pipeline.yaml"], [f"{copy}/pipeline.yaml", "--runs", f"{copy}/runs"]):
+        assert set(states(copy, *paths).values()) == {"done"}, "paths may be spelled in other ways"
 
 
-def test_a_changed_step_runs_again_and_others_only_if_their_input_changed(again: Path) -> None:
-    text = (again / "pipeline.yaml").read_text()
-    (again / "pipeline.yaml").write_text(text.replace("valid.en, reference: valid.xx", "test.en, reference: test.xx"))
-    assert states(again) == dict.fromkeys(STEPS[:4], "done") | {"final": "changed"}
-    done = run(again)
+def test_a_changed_step_runs_again_and_others_only_if_their_input_changed(copy: Path) -> None:
+    text = (copy / "pipeline.yaml").read_text()
+    (copy / "pipeline.yaml").write_text(text.replace("valid.en, reference: valid.xx", "test.en, reference: test.xx"))
+    assert states(copy) == dict.fromkeys(STEPS[:4], "done") | {"final": "changed"}
+    done = run(copy)
     assert "final: runs again" in done.stderr
     assert len(re.findall(": done before", done.stderr)) == 4
-    assert set(states(again).values()) == {"done"}
-    assert [path.name for path in (again / "runs" / "tiny-student" / "final").glob("*.json")] == ["test.json"]
+    assert set(states(copy).values()) == {"done"}
+    assert [path.name for path in (copy / "runs" / "tiny-student" / "final").glob("*.json")] == ["test.json"]
 
 
-def test_a_training_is_never_continued_with_other_text(again: Path) -> None:
-    models = products(again)
-    (again / "train.xx").write_text((again / "train.xx").read_text().replace("p", "q", 1))
-    refused = run(again, code=2).stderr
+def test_a_training_is_never_continued_with_other_text(copy: Path) -> None:
+    models = products(copy)
+    (copy / "train.xx").write_text((copy / "train.xx").read_text().replace("p", "q", 1))
+    refused = run(copy, code=2).stderr
     assert "pipeline.yaml:11: step teacher_1: runs/tiny-student/teacher_1: cannot resume" in refused
-    assert products(again) == models
-    write = (again / "pipeline.yaml").write_text
-    make_pipeline(again, TEACHERS.replace("beam: 2, closest", "beam: 3, closest"))
-    refused = run(again, code=2).stderr
+    assert products(copy) == models
+    write = (copy / "pipeline.yaml").write_text
+    make_pipeline(copy, TEACHERS.replace("beam: 2, closest", "beam: 3, closest"))
+    refused = run(copy, code=2).stderr
     assert "pipeline.yaml:3: step student has a training in runs/tiny-student/student" in refused
     assert "step translated, runs again" in refused
     write(TEACHERS.replace("translated", "renamed"))
-    assert "its input, step renamed, is new" in run(again, code=2).stderr
+    assert "its input, step renamed, is new" in run(copy, code=2).stderr
     write(TEACHERS.replace("beam: 2, closest_to: train.xx", "output: test.xx"))
-    assert "test.xx is there, and this step did not write it" in run(again, code=2).stderr
+    assert "test.xx is there, and this step did not write it" in run(copy, code=2).stderr
     write(TEACHERS.replace("{step: teacher_2}]", "{step: new}]") + "  new: {train: {config: tiny.yaml}}\n")
-    assert "its input, step new, is new" in run(again, code=2).stderr
-    (again / "runs" / "tiny-student" / "translated" / "translations.txt").unlink()
+    assert "its input, step new, is new" in run(copy, code=2).stderr
+    (copy / "runs" / "tiny-student" / "translated" / "translations.txt").unlink()
     write(TEACHERS.replace("      set:\n", "      set:\n        seed: 5\n"))
-    assert "student: cannot resume: seed is now 5, it was 1" in run(again, code=2).stderr
-    assert products(again).items() <= models.items()
+    assert "student: cannot resume: seed is now 5, it was 1" in run(copy, code=2).stderr
+    assert products(copy).items() <= models.items()
     write(TEACHERS.replace("beam: 2, closest", "beam: 3, closest").replace("tiny-student", "other"))
-    script = mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=again).stdout
+    script = mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=copy).stdout
     assert script.count("sbatch") == 5
 
 
-def test_a_training_is_not_deleted_by_a_step_of_another_kind(again: Path) -> None:
-    (again / "pipeline.yaml").write_text("""\
+def test_a_training_is_not_deleted_by_a_step_of_another_kind(copy: Path) -> None:
+    (copy / "pipeline.yaml").write_text("""\
 name: tiny-student
 steps:
   teacher_2: {eval: {model: runs/tiny-student/teacher_1, source: test.en, reference: test.xx}}
 """)
-    refused = run(again, code=2).stderr
+    refused = run(copy, code=2).stderr
     assert "pipeline.yaml:3: runs/tiny-student/teacher_2 holds a training" in refused
-    assert (again / "runs" / "tiny-student" / "teacher_2" / "checkpoints" / "step-00000008").is_dir()
+    assert (copy / "runs" / "tiny-student" / "teacher_2" / "checkpoints" / "step-00000008").is_dir()
 
 
-def test_a_key_has_a_models_test_set_and_the_roles_of_models(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(again)
+def test_a_key_has_a_models_test_set_and_the_roles_of_models(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(copy)
     own = "  own: {eval: {model: {step: student}}}\n"
     Path("pipeline.yaml").write_text(TEACHERS + own)
     steps = read_plan("pipeline.yaml").steps
@@ -218,15 +218,15 @@ def test_steps_that_read_the_same_text_hash_it_once(tmp_path: Path, monkeypatch:
     assert [*map(step_key, teachers)] * 2 == before
 
 
-def test_damaged_records_and_scores_are_left_out(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = again / "runs" / "tiny-student" / ".pipeline" / "final.json"
+def test_damaged_records_and_scores_are_left_out(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = copy / "runs" / "tiny-student" / ".pipeline" / "final.json"
     content = json.loads(record.read_text())
     for changed in ({"seconds": "long"}, {"scores": [1]}, {"scores": [{"bleu": [1]}]}):
         record.write_text(json.dumps(content | changed))
-        assert states(again)["final"] == "new"
+        assert states(copy)["final"] == "new"
     record.write_text(json.dumps(content | {"scores": [{"bleu": "high"}, {}]}))
-    assert states(again)["final"] == "done"
-    monkeypatch.chdir(again)
+    assert states(copy)["final"] == "done"
+    monkeypatch.chdir(copy)
     plan = read_plan("pipeline.yaml")
     for text in ("", "[]", "{}", '{"results": [1]}', '{"results": [{"bleu": []}]}'):
         (plan.steps["student"].output / "eval" / "test.json").write_text(text)
@@ -234,63 +234,63 @@ def test_damaged_records_and_scores_are_left_out(again: Path, monkeypatch: pytes
 
 
 @pytest.mark.slow
-def test_another_test_set_does_not_stop_a_pipeline(again: Path) -> None:
-    models = products(again)
-    (again / "test.en").write_text((again / "test.en").read_text().replace("a", "b"))
-    assert states(again)["teacher_1"] == "changed"
-    done = run(again)
+def test_another_test_set_does_not_stop_a_pipeline(copy: Path) -> None:
+    models = products(copy)
+    (copy / "test.en").write_text((copy / "test.en").read_text().replace("a", "b"))
+    assert states(copy)["teacher_1"] == "changed"
+    done = run(copy)
     assert "translated: done before" in done.stderr
     assert "final: done before" in done.stderr
-    assert set(states(again).values()) == {"done"}
-    after = products(again)
+    assert set(states(copy).values()) == {"done"}
+    after = products(copy)
     assert {name: digest for name, digest in after.items() if "eval" not in name}.items() <= models.items()
-    (again / "test.en").write_text((again / "test.en").read_text().replace("b", "a"))
-    (again / "pipeline.yaml").write_text(TEACHERS.replace("{seed: 1,", "{seed: 1, decoding.beam_size: 3,"))
-    assert "step teacher_1, runs again" in run(again, code=2).stderr
+    (copy / "test.en").write_text((copy / "test.en").read_text().replace("b", "a"))
+    (copy / "pipeline.yaml").write_text(TEACHERS.replace("{seed: 1,", "{seed: 1, decoding.beam_size: 3,"))
+    assert "step teacher_1, runs again" in run(copy, code=2).stderr
 
 
 @pytest.mark.slow
-def test_settings_that_come_too_late_are_refused(again: Path) -> None:
+def test_settings_that_come_too_late_are_refused(copy: Path) -> None:
     later = TEACHERS.replace("validate_every: 8", "validate_every: 8, learning_rate: 0.002")
-    (again / "pipeline.yaml").write_text(later)
-    refused = run(again, code=2).stderr
+    (copy / "pipeline.yaml").write_text(later)
+    refused = run(copy, code=2).stderr
     assert "it is trained to its end, and training.learning_rate would change nothing" in refused
     assert "or remove runs/tiny-student/student" in refused
     script = ["pipeline", "pipeline.yaml", "--emit", "slurm"]
-    (again / "pipeline.yaml").write_text(later.replace("{max_steps: 8", "{max_steps: 9"))
-    assert mt(*script, cwd=again).stdout.count("sbatch") == 2, "it goes on with the new learning rate"
-    (again / "pipeline.yaml").write_text(TEACHERS)
-    shutil.rmtree(again / "runs" / "tiny-student" / ".pipeline")
-    refused = mt(*script, cwd=again, code=2).stderr
+    (copy / "pipeline.yaml").write_text(later.replace("{max_steps: 8", "{max_steps: 9"))
+    assert mt(*script, cwd=copy).stdout.count("sbatch") == 2, "it goes on with the new learning rate"
+    (copy / "pipeline.yaml").write_text(TEACHERS)
+    shutil.rmtree(copy / "runs" / "tiny-student" / ".pipeline")
+    refused = mt(*script, cwd=copy, code=2).stderr
     assert "runs/tiny-student/final is there, and this step did not write it" in refused, "as far as it knows"
-    shutil.rmtree(again / "runs" / "tiny-student" / "final")
-    assert mt(*script, cwd=again).stdout.count("sbatch") == 5, "without records, each training compares its inputs"
-    mt("pipeline", "pipeline.yaml", "--step", "teacher_1", cwd=again)
-    assert mt(*script, cwd=again).stdout.count("sbatch") == 4, "with the first new one, too"
+    shutil.rmtree(copy / "runs" / "tiny-student" / "final")
+    assert mt(*script, cwd=copy).stdout.count("sbatch") == 5, "without records, each training compares its inputs"
+    mt("pipeline", "pipeline.yaml", "--step", "teacher_1", cwd=copy)
+    assert mt(*script, cwd=copy).stdout.count("sbatch") == 4, "with the first new one, too"
 
 
 @pytest.mark.slow
-def test_a_pipeline_with_an_output_may_move(again: Path) -> None:
-    (again / "pipeline.yaml").write_text("""\
+def test_a_pipeline_with_an_output_may_move(copy: Path) -> None:
+    (copy / "pipeline.yaml").write_text("""\
 name: other
 steps:
   translated: {distill: {model: runs/tiny-student/teacher_1, input: test.en, output: out.xx, greedy: true}}
   final: {eval: {model: runs/tiny-student/teacher_1, source: test.en, reference: Out.xx}}
 """)
-    shutil.copy(again / "test.xx", again / "Out.xx")  # another file than the output
-    mt("pipeline", "pipeline.yaml", "--step", "translated", cwd=again)
-    moved = shutil.copytree(again, again.with_name("moved"))
+    shutil.copy(copy / "test.xx", copy / "Out.xx")  # another file than the output
+    mt("pipeline", "pipeline.yaml", "--step", "translated", cwd=copy)
+    moved = shutil.copytree(copy, copy.with_name("moved"))
     assert states(moved) == {"translated": "done", "final": "new"}
     mt("pipeline", "pipeline.yaml", "--dry-run", cwd=moved)
 
 
 @pytest.mark.slow
-def test_a_lost_output_is_made_again(again: Path) -> None:
-    path = again / "runs" / "tiny-student" / "translated" / "translations.txt"
+def test_a_lost_output_is_made_again(copy: Path) -> None:
+    path = copy / "runs" / "tiny-student" / "translated" / "translations.txt"
     content = path.read_bytes()
     path.unlink()
-    assert states(again)["translated"] == "lost"
-    done = run(again)
+    assert states(copy)["translated"] == "lost"
+    done = run(copy)
     assert path.read_bytes() == content
     assert len(re.findall("done before", done.stderr)) == 4
 
@@ -313,16 +313,16 @@ def test_altered_cleaned_text_is_made_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_outputs_are_compared_with_their_digests(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_are_compared_with_their_digests(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     more = """\
   kept: {clean: {config: tiny.yaml, keep: [wrong-language]}}
   fast: {export: {model: {step: student}, format: ctranslate2}}
   other: {eval: {model: {step: student}, source: {step: student, file: eval/test.beam}, reference: test.xx}}
 """
-    (again / "pipeline.yaml").write_text(TEACHERS + more)
-    run(again, "--jobs", "2")
+    (copy / "pipeline.yaml").write_text(TEACHERS + more)
+    run(copy, "--jobs", "2")
     files = {"teacher_1": "model/model.safetensors", "kept": "train.en", "fast": "model.bin"}
-    monkeypatch.chdir(again)
+    monkeypatch.chdir(copy)
     plan = read_plan("pipeline.yaml")
     for name, file in files.items():
         path = plan.steps[name].output / file
@@ -334,30 +334,30 @@ def test_outputs_are_compared_with_their_digests(again: Path, monkeypatch: pytes
         assert output_digest(plan, plan.steps[name]) is None
     named = plan.steps["student"].output / "eval" / "test.beam"
     named.unlink()
-    found = states(again)
+    found = states(copy)
     assert [found[name] for name in ("teacher_1", "kept", "student", "fast")] == ["lost", "lost", "waiting", "waiting"]
-    assert f"student: {named} was not written" in run(again, code=2).stderr
+    assert f"student: {named} was not written" in run(copy, code=2).stderr
     shutil.rmtree(plan.steps["student"].output / "model")
-    run(again)
-    assert set(states(again).values()) == {"done"}
+    run(copy)
+    assert set(states(copy).values()) == {"done"}
 
 
-def test_the_status_is_shown_without_the_texts(again: Path) -> None:
-    (again / "test.en").unlink()
-    assert states(again)["teacher_1"] == "changed"
-    assert "there is no test.en" in run(again, code=2).stderr
+def test_the_status_is_shown_without_the_texts(copy: Path) -> None:
+    (copy / "test.en").unlink()
+    assert states(copy)["teacher_1"] == "changed"
+    assert "there is no test.en" in run(copy, code=2).stderr
 
 
-def test_one_step_runs_alone(again: Path) -> None:
-    shutil.rmtree(again / "runs" / "tiny-student" / "final")
-    refused = mt("pipeline", "run", "pipeline.yaml", "--step", "fianl", cwd=again, code=2)
+def test_one_step_runs_alone(copy: Path) -> None:
+    shutil.rmtree(copy / "runs" / "tiny-student" / "final")
+    refused = mt("pipeline", "run", "pipeline.yaml", "--step", "fianl", cwd=copy, code=2)
     assert "--step fianl: there is no such step" in refused.stderr
     assert "one of final" in refused.stderr
-    done = mt("pipeline", "run", "pipeline.yaml", "--step", "final", cwd=again)
+    done = mt("pipeline", "run", "pipeline.yaml", "--step", "final", cwd=copy)
     assert "final: done in" in done.stderr
     assert "before" not in done.stderr
-    shutil.rmtree(again / "runs" / "tiny-student" / "student" / "model")
-    assert "needs student" in mt("pipeline", "run", "pipeline.yaml", "--step", "final", cwd=again, code=2).stderr
+    shutil.rmtree(copy / "runs" / "tiny-student" / "student" / "model")
+    assert "needs student" in mt("pipeline", "run", "pipeline.yaml", "--step", "final", cwd=copy, code=2).stderr
 
 
 def submitted(folder: Path, *options: str) -> tuple[str, list[str], list[list[str]]]:
@@ -389,45 +389,45 @@ def test_jobs_of_similar_names_do_not_wait_for_each_other(tmp_path: Path) -> Non
     assert needed == [[], [], ["afterok:1"]]
 
 
-def test_a_failed_step_names_itself_and_the_reason(again: Path) -> None:
-    runs = again / "runs" / "tiny-student"
+def test_a_failed_step_names_itself_and_the_reason(copy: Path) -> None:
+    runs = copy / "runs" / "tiny-student"
     shutil.rmtree(runs / "student")
     (runs / "translated" / "translations.txt").unlink()
     (runs / "translated" / "translations.txt").mkdir()
-    done = run(again, "--jobs", "2", code=2)
+    done = run(copy, "--jobs", "2", code=2)
     assert "pipeline.yaml:15: step translated failed: " in done.stderr
     assert "translations.txt: this is a folder, not a file" in done.stderr
     assert "student: mt train" not in done.stderr
 
 
-def test_all_failures_are_named_and_reported(again: Path) -> None:
+def test_all_failures_are_named_and_reported(copy: Path) -> None:
     model = "model: runs/tiny-student/teacher_1, input: test.en, greedy: true"
     steps = "".join(f"  {name}: {{distill: {{{model}}}}}\n" for name in ("one", "two"))
-    (again / "pipeline.yaml").write_text(f"name: both\nsteps:\n{steps}")
+    (copy / "pipeline.yaml").write_text(f"name: both\nsteps:\n{steps}")
     for name in ("one", "two"):
-        (again / "runs" / "both" / name / "translations.txt").mkdir(parents=True)
-    done = run(again, "--jobs", "2", code=2)
+        (copy / "runs" / "both" / name / "translations.txt").mkdir(parents=True)
+    done = run(copy, "--jobs", "2", code=2)
     error = done.stderr[done.stderr.index("mt: ") :]
     assert "pipeline.yaml:3: step one failed: " in error
     assert "pipeline.yaml:4: step two failed: " in error
-    assert "0 of 2 steps are done" in (again / "runs" / "both" / "report.html").read_text()
+    assert "0 of 2 steps are done" in (copy / "runs" / "both" / "report.html").read_text()
 
 
-def test_new_scores_leave_notes_beside_them(again: Path) -> None:
-    final = again / "runs" / "tiny-student" / "final"
+def test_new_scores_leave_notes_beside_them(copy: Path) -> None:
+    final = copy / "runs" / "tiny-student" / "final"
     (final / "notes.txt").write_text("mine")
-    run(again, "--set", "steps.final.eval.beam=3")
+    run(copy, "--set", "steps.final.eval.beam=3")
     for name in ("test.json", "test.beam"):  # as of another test set
         (final / name).write_text("{}")
-    run(again, "--set", "steps.final.eval.beam=4")
+    run(copy, "--set", "steps.final.eval.beam=4")
     assert (final / "notes.txt").read_text() == "mine"
     assert not (final / "test.json").exists()
     assert not (final / "test.beam").exists()
 
 
-def test_scorers_of_an_earlier_text_are_trained_anew(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(again)
-    (again / "pipeline.yaml").write_text(f"{TEACHERS}  own: {{score: {{config: tiny.yaml, train: true}}}}\n")
+def test_scorers_of_an_earlier_text_are_trained_again(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(copy)
+    (copy / "pipeline.yaml").write_text(f"{TEACHERS}  own: {{score: {{config: tiny.yaml, train: true}}}}\n")
     plan = read_plan("pipeline.yaml")
     own = plan.steps["own"]
     note_attempt(plan, own, "before", 1.0, text="of another text")

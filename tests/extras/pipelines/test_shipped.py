@@ -35,16 +35,16 @@ def test_every_shipped_pipeline_passes_its_checks(path: Path, texts: Path) -> No
     assert not (texts / "runs").exists()
 
 
-def test_they_are_four_of_different_names(texts: Path) -> None:
+def test_the_shipped_pipelines_have_different_names(texts: Path) -> None:
     assert [path.stem for path in PIPELINES] == ["backtranslation", "multi30k_en_de", "multi30k_en_fr", "student"]
     names = [read_plan(path, [f"root={texts}"]).pipeline.file.name for path in PIPELINES]
     assert len(set(names)) == 4
 
 
-def test_the_recipe_of_multi30k_is_that_of_its_pages(texts: Path) -> None:
+def test_the_pipeline_of_multi30k_is_the_documented_one(texts: Path) -> None:
     steps = read_plan(CONFIGS / "pipelines" / "multi30k_en_de.yaml", [f"root={texts}"], Path("runs")).steps
     assert [name for name in steps if steps[name].kind == "train"] == [
-        *("both_ways", "first_1", "first_2", "first_3", "student_1", "student_2", "student_3"),
+        *("bidirectional", "first_1", "first_2", "first_3", "student_1", "student_2", "student_3"),
     ]
     folder = "runs/multi30k-en-de-students"
     assert " ".join(steps["closest_2"].words) == (

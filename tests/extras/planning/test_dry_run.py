@@ -23,13 +23,13 @@ from mt.extras.planning.dry_run import _disk_space, _progress, read_texts
 from mt.storage import lock as run_lock
 from mt.storage.run_dir import CheckpointDir, RunDir
 from mt.training.train_state import TrainState
+from resume_helpers import overrides
 
 DRY = ["train", "--config", "tiny.yaml", "--dry-run"]
 
 
 def dry(folder: Path, *changes: str, code: int | None = 0):
-    words = [word for change in changes for word in ("--set", change)]
-    return mt(*DRY, *words, cwd=folder, code=code)
+    return mt(*DRY, *overrides(changes), cwd=folder, code=code)
 
 
 def rows(text: str) -> dict[str, str]:
@@ -91,7 +91,7 @@ def test_dropped_and_held_out_pairs_are_counted(tiny: Path) -> None:
 
 
 def test_only_human_pairs_are_counted_to_be_held_out(tmp_path: Path) -> None:
-    """As `Split` does, which also takes synthetic pairs with a held-out side out of the training text."""
+    """As `Split` does; it also drops synthetic pairs with a held-out side from the training text."""
     for name, number in (("own", 200), ("made", 5000)):
         for code in ("en", "it"):
             write_lines(tmp_path / f"{name}.{code}", (f"{name} {code} {i}" for i in range(number)))
@@ -104,7 +104,7 @@ def test_only_human_pairs_are_counted_to_be_held_out(tmp_path: Path) -> None:
     assert found.pairs == [175, 5000]
 
 
-def test_the_time_of_an_earlier_run_is_known(tmp_path: Path) -> None:
+def test_the_steps_and_time_of_an_earlier_run_are_read(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
     assert _progress(run) == (0, 0.0)
     run.checkpoint(30).mkdir(parents=True)

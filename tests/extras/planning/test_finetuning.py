@@ -1,4 +1,4 @@
-"""`mt init --from`: the configuration continues the model, and says what it scores already."""
+"""`mt init --from`: the configuration continues the model, and its comment has the model's present scores."""
 
 import json
 import re
@@ -14,6 +14,7 @@ from import_helpers import sentencepiece
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, TrainingConfig, load_config
 from mt.extras.planning.finetuning import Start, _half_of_peak
+from resume_helpers import overrides
 
 TRAIN = ["--train", "new.en", "new.yy"]
 
@@ -66,12 +67,12 @@ def test_the_rate_is_low_and_the_length_fits_the_text(config: Config) -> None:
     assert config.model.dropout == 0.2  # little text
 
 
-def test_a_model_goes_on_with_its_optimizer_augmentation_and_evaluation(tuned: Path, tmp_path: Path) -> None:
+def test_optimizer_augmentation_and_evaluation_are_the_models(tuned: Path, tmp_path: Path) -> None:
     shutil.copytree(tuned, tmp_path, dirs_exist_ok=True)
     changes = ["name=moved", "training.optimizer=muon", "training.learning_rate=4e-3", "training.max_steps=4"]
     changes += ["augmentation.robust=true", "evaluation.bleu_tokenize=intl"]
     changes += ["data.max_length=3000", "training.max_tokens=3000", "training.guided_alignment=0.1"]
-    mt("train", "--config", "two.yaml", *(w for change in changes for w in ("--set", change)), cwd=tmp_path)
+    mt("train", "--config", "two.yaml", *overrides(changes), cwd=tmp_path)
     mt("init", "--from", "runs/moved", *TRAIN, cwd=tmp_path)
     config = load_config(tmp_path / "moved-tuned.yaml")
     assert (config.augmentation.robust, config.evaluation.bleu_tokenize) == (True, "intl")
@@ -91,11 +92,11 @@ def test_muons_rate_is_half_of_the_highest(changes: dict[str, object], expected:
     assert _half_of_peak(training, 512) == expected
 
 
-def test_a_model_goes_on_with_the_subword_sampling_of_its_given_tokenizer(tuned: Path, tmp_path: Path) -> None:
+def test_the_subword_sampling_of_a_given_tokenizer_is_kept(tuned: Path, tmp_path: Path) -> None:
     shutil.copytree(tuned, tmp_path, dirs_exist_ok=True)
     sentencepiece(tmp_path, "spm.model", (tmp_path / "train.en").read_text().splitlines(), size=30)
     changes = ["name=sampled", "tokenizer={file: spm.model, sampling_alpha: 0.2}", "training.max_steps=4"]
-    mt("train", "--config", "two.yaml", *(w for change in changes for w in ("--set", change)), cwd=tmp_path)
+    mt("train", "--config", "two.yaml", *overrides(changes), cwd=tmp_path)
     mt("init", "--from", "runs/sampled", *TRAIN, cwd=tmp_path)
     config = load_config(tmp_path / "sampled-tuned.yaml")
     assert config.tokenizer.sampling_alpha == 0.2
@@ -110,28 +111,15 @@ def test_general_text_makes_its_share_of_an_epoch(tuned: Path, config: Config) -
     assert "25% of each epoch" in (tuned / "two-tuned.yaml").read_text()
 
 
-def test_it_says_what_the_model_scores_already(tuned: Path) -> None:
+def test_the_present_scores_of_the_model_are_reported(tuned: Path) -> None:
     found = re.search(
         r"runs/two scores BLEU (\S+) and chrF (\S+) before fine-tuning \(greedy, 20 sentences of the validation text\)",
         (tuned / "output").read_text(),
     )
     assert found
     assert f"# {found[0]}." in (tuned / "two-tuned.yaml").read_text()
-    scored = mt(
-        "eval",
-        "--model",
-        "runs/two",
-        "--source",
-        "valid.en",
-        "--reference",
-        "valid.yy",
-        "--to",
-        "yy",
-        "--output",
-        "x",
-        "--json",
-        cwd=tuned,
-    )
+    text = ["--source", "valid.en", "--reference", "valid.yy", "--to", "yy"]
+    scored = mt("eval", "--model", "runs/two", *text, "--output", "x", "--json", cwd=tuned)
     greedy = next(each for each in json.loads(scored.stdout)["results"] if each["method"] == "greedy")
     assert greedy["bleu"] > 20
     assert [float(number) for number in found.groups()] == pytest.approx([greedy["bleu"], greedy["chrf"]], abs=0.05)
@@ -139,8 +127,7 @@ def test_it_says_what_the_model_scores_already(tuned: Path) -> None:
 
 def test_it_trains(tuned: Path, tmp_path: Path) -> None:
     less = ["training.max_steps=6", "training.warmup_steps=2", "training.validate_every=6", "training.report=false"]
-    changes = [word for change in less for word in ("--set", change)]
-    done = mt("train", "--config", "two-tuned.yaml", "--runs", tmp_path, *changes, cwd=tuned)
+    done = mt("train", "--config", "two-tuned.yaml", "--runs", tmp_path, *overrides(less), cwd=tuned)
     assert "trained 6 steps" in done.stdout
 
 
@@ -167,11 +154,11 @@ def test_it_trains(tuned: Path, tmp_path: Path) -> None:
 )
 def test_errors_are_one_sentence(tuned: Path, arguments: list[str], message: str, tmp_path: Path) -> None:
     folder = shutil.copytree(tuned, tmp_path / "tuned")
-    there = set(folder.rglob("*"))
+    before = set(folder.rglob("*"))
     done = mt("init", *arguments, "--name", "x", cwd=folder, code=2)
     assert message in done.stderr
     assert "Traceback" not in done.stderr
-    assert set(folder.rglob("*")) == there
+    assert set(folder.rglob("*")) == before
 
 
 def test_languages_are_the_models(two_languages: Path) -> None:

@@ -27,7 +27,7 @@ from mt.console import log
 from mt.extras.planning import first_config
 from mt.extras.planning.corpus_sample import MAX_SAMPLE, CorpusSample, sample_corpus, train_on_sample
 from mt.extras.planning.estimate import estimate
-from mt.extras.planning.first_config import PROBE_LENGTH, Texts, describe, fitting_length
+from mt.extras.planning.first_config import PROBE_LENGTH, GivenTexts, describe, fitting_length
 from mt.extras.planning.init_options import InitOptions
 from mt.extras.planning.probe import Measurements, _measure, probe
 from mt.extras.planning.recipe import (
@@ -42,6 +42,7 @@ from mt.extras.planning.recipe import (
     training_choices,
 )
 from mt.storage.run_dir import RunDir
+from resume_helpers import overrides
 from web_helpers import Web, serving, zipped
 
 TRAIN = ["--train", "train.en", "train.xx"]
@@ -110,8 +111,7 @@ def test_editors_find_the_schema(initialised: Path) -> None:
 
 def test_it_trains(initialised: Path, tmp_path: Path) -> None:
     less = ["training.max_steps=6", "training.warmup_steps=2", "training.validate_every=6", "training.report=false"]
-    changes = [word for change in less for word in ("--set", change)]
-    done = mt("train", "--config", "en-xx.yaml", "--runs", tmp_path, *changes, cwd=initialised)
+    done = mt("train", "--config", "en-xx.yaml", "--runs", tmp_path, *overrides(less), cwd=initialised)
     assert "trained 6 steps" in done.stdout
     assert len((tmp_path / "en-xx" / "eval" / "test.beam").read_text().splitlines()) == 15
 
@@ -198,9 +198,9 @@ def test_errors_are_one_sentence(tiny: Path, arguments: list[str], message: str)
     for name in ("text", "train.tok", "text.xx"):
         write_lines(tiny / name, ["a"] * 300)
     (tiny / "folder").mkdir()
-    there = set(tiny.rglob("*"))
+    before = set(tiny.rglob("*"))
     done = mt("init", *arguments, cwd=tiny, code=2)
-    assert set(tiny.rglob("*")) == there
+    assert set(tiny.rglob("*")) == before
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
@@ -382,9 +382,11 @@ def test_the_time_of_a_step_has_no_exponent(seconds: float, shown: str) -> None:
     assert replace(MEASURED, seconds_per_step=seconds).step_time == f"{shown} s a step"
 
 
-def texts_of(pairs: int, minutes: float | None, general: int = 0, test: int = 1000, translating: float = 0.0) -> Texts:
+def texts_of(
+    pairs: int, minutes: float | None, general: int = 0, test: int = 1000, translating: float = 0.0
+) -> GivenTexts:
     inputs = PlanInputs(sample_of(pairs), "cpu", 2, minutes, translating=translating)
-    return Texts(inputs, replace(sample_of(general), clean_pairs=[]), None, [pairs - 2000], 1000, test)
+    return GivenTexts(inputs, replace(sample_of(general), clean_pairs=[]), None, [pairs - 2000], 1000, test)
 
 
 def test_the_length_fits_the_time_limit_and_the_text() -> None:
@@ -464,7 +466,7 @@ def test_a_text_too_large_for_the_step_limit_is_logged_and_a_measured_format_is_
 def test_batches_that_did_not_fit_into_memory_are_reported(split: bool, notices: list[str]) -> None:
     inputs = PlanInputs(sample_of(30_000), "cpu", 2)
     general = CorpusSample([], [], [], {}, [])
-    config, texts = config_of(inputs, PROBE_LENGTH), Texts(inputs, general, None, [28_000], 1000, 1000)
+    config, texts = config_of(inputs, PROBE_LENGTH), GivenTexts(inputs, general, None, [28_000], 1000, 1000)
     describe(config, texts, replace(MEASURED, split=split))
     assert ["lower training.max_tokens" in notice for notice in notices] == [True] * split
 

@@ -1,4 +1,4 @@
-"""Languages of `mt init`: those that are typed in or that a model knows decide how its text is read."""
+"""Languages of `mt init`: text is read in the languages that are typed in or that a model knows."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ def settled(train: Sequence[str], answers: Sequence[str] = (), **given: Any) -> 
 
 
 def checkpoint(root: Path, source_lang: str, target_lang: str) -> Path:
-    """Write as much of a checkpoint as tells its languages."""
+    """Write as much of a checkpoint as is read for its languages."""
     run = RunDir(root / "start")
     run.checkpoint(1).mkdir(parents=True)
     languages = f"source_lang: {source_lang}\n  target_lang: {target_lang}"

@@ -1,4 +1,4 @@
-"""How `mt init` finds out delimiter, quotes, header and languages, and what it leaves to the user."""
+"""Detection of delimiter, quotes, header and languages by `mt init`, and its questions where these are unclear."""
 
 import csv
 import json
@@ -56,15 +56,15 @@ def write_table(path: Path, rows: Sequence[Sequence[str]], delimiter: str, **dia
         ("a.csv", [("it-IT", "en-US"), *PAIRS], ",", {}, ("it", "en")),
     ],
 )
-def test_tables_are_found_out(
+def test_the_format_of_a_table_is_detected(
     tmp_path: Path, name: str, rows: Any, delimiter: str, expected: dict[str, Any], languages: Any
 ) -> None:
     write_table(tmp_path / name, rows, delimiter)
     found = found_in(tmp_path, name)
-    own = keys(found)
+    detected = keys(found)
     assert found.languages == languages
-    columns = own.pop("source_column", languages[0]), own.pop("target_column", languages[1])
-    assert own == expected
+    columns = detected.pop("source_column", languages[0]), detected.pop("target_column", languages[1])
+    assert detected == expected
     header = [column for column in rows[0] if column not in ("id", "score")] if "header" not in expected else None
     assert header is None or columns == tuple(header)
     data = dict(zip(("source_lang", "target_lang"), languages if languages[0] else ("en", "it"), strict=True))
@@ -108,7 +108,7 @@ def test_carriage_returns_within_sentences_end_no_row(tmp_path: Path) -> None:
         found_in(tmp_path, "a.tsv")
 
 
-def test_what_is_unclear_is_asked(tmp_path: Path) -> None:
+def test_unclear_formats_are_asked_for(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.csv", ["one, two; three", "four, five; six"])
     with pytest.raises(AskedError, match="--delimiter"):
         found_in(tmp_path, "a.csv", Given(header=False))
@@ -180,7 +180,7 @@ def test_languages_of_units(tmp_path: Path) -> None:
         found_in(tmp_path, "a.po")
 
 
-def test_folders_and_archives_tell_their_splits(
+def test_the_splits_of_folders_and_archives_are_recognised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(logging.getLogger("mt"), "propagate", True)

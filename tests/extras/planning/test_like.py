@@ -1,4 +1,4 @@
-"""`mt init --like`: other toolkits' configurations become ours, and what does not is listed."""
+"""`mt init --like`: other toolkits' configurations become ours; options that do not are listed."""
 
 import re
 from itertools import product
@@ -14,6 +14,7 @@ from mt.errors import InputError
 from mt.extras.planning import other_toolkits
 from mt.extras.planning.like_config import convert_config
 from mt.extras.planning.other_toolkits import tables
+from resume_helpers import overrides
 
 JOEYNMT = """\
 name: small_en_de
@@ -357,7 +358,7 @@ def test_given_text_takes_the_place_of_theirs_and_it_trains(tiny: Path) -> None:
         "model.d_ff=32",
         "training.report=false",
     ]
-    done = mt("train", "--config", "mine.yaml", *(word for change in changes for word in ("--set", change)), cwd=tiny)
+    done = mt("train", "--config", "mine.yaml", *overrides(changes), cwd=tiny)
     assert "trained" in done.stdout
 
 
@@ -439,9 +440,9 @@ def test_wrong_options_are_refused(tiny: Path) -> None:
         (["--like", "other.yaml", "--output", "other.yaml", "--force"], "other.yaml: this is an input"),
     ):
         (tiny / "other.yaml").write_text(JOEYNMT)
-        there = set(tiny.rglob("*"))
+        before = set(tiny.rglob("*"))
         assert message in mt("init", *arguments, cwd=tiny, code=2).stderr
-        assert set(tiny.rglob("*")) == there
+        assert set(tiny.rglob("*")) == before
 
 
 def test_the_tables_name_keys_and_conversions_that_exist() -> None:

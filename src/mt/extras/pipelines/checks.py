@@ -1,4 +1,4 @@
-"""Checks of a plan before anything runs: files, models, languages, and texts of as many lines."""
+"""Checks of a plan before anything runs: files, models, languages, and the lengths of aligned texts."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -32,13 +32,13 @@ from mt.text.lines import read_lines
 
 
 def check_plan(plan: Plan) -> None:
-    """Check that each step's inputs are there or will be, and fit.
+    """Check that each step's inputs exist or will be written, and that they fit the step.
 
     Raises:
-        InputError: all problems of the first kind that has any, each with file and line.
+        InputError: all problems of the first check that finds any, each with file and line.
     """
     texts, models = _Checker(plan), ModelChecker(plan)
-    for check in (texts.missing, texts.other_languages, models.unfit, texts.other_scores, texts.other_lengths):
+    for check in (texts.missing, texts.wrong_languages, models.unfit, texts.wrong_scores, texts.unaligned):
         plan.pipeline.refuse([found for step in plan.steps.values() for found in check(step)])
 
 
@@ -61,14 +61,14 @@ class _Checker:
         self._lines = cache(lambda path: sum(1 for _ in read_lines(path)))
 
     def missing(self, step: Step) -> Iterator[Problem]:
-        """Report files, models and packages that are not there, and an output that would replace a file of the user."""
+        """Report missing files, models and packages, and an output that would replace a file of the user."""
         keys = {path: key for key, paths in step.places.items() for path in paths}
         for path in step.reads:
             yield from self._missing(step, path, path.exists(), keys.get(path))
         for split, source, paths in step.sources():
             for path in paths:
-                is_there = path.exists() or getattr(source, "optional", False)
-                yield from self._missing(step, path, is_there, f"data.{split}")
+                is_usable = path.exists() or getattr(source, "optional", False)
+                yield from self._missing(step, path, is_usable, f"data.{split}")
         if comet := getattr(step.settings, "comet_model", None):
             try:
                 find_checkpoint(Path(comet))
@@ -78,7 +78,7 @@ class _Checker:
                 yield self._problem(step, "comet needs the package unbabel-comet", "metrics")
         if getattr(step.settings, "output", None):
             yield from self._unwritable(step)
-        elif step.kind == "eval" and not may_write(self._plan, step):  # which replaces all scores in it
+        elif step.kind == "eval" and not may_write(self._plan, step):  # the step replaces all scores in its folder
             message = f"{step.output} is there, and this step did not write it; remove it, or rename the step"
             yield problem(message, "steps", step.name)
         if step.kind == "train" and step.config is not None:
@@ -96,13 +96,13 @@ class _Checker:
         except MtError as error:
             yield self._problem(step, error.message.removeprefix("output "), "output")
 
-    def _missing(self, step: Step, path: Path, is_there: bool, key: str | None) -> Iterator[Problem]:
+    def _missing(self, step: Step, path: Path, is_usable: bool, key: str | None) -> Iterator[Problem]:
         writer = self._plan.writer(path)
         if writer is None:
-            message = misfit(path, key) if is_there else f"there is no {path}, and no step writes it"
-        elif writer.name not in step.needs:  # they could run in any order
+            message = misfit(path, key) if is_usable else f"there is no {path}, and no step writes it"
+        elif writer.name not in step.needs:  # the two could run in any order
             remedy = "" if writer is step else f"write {{step: {writer.name}}}, or "
-            message = f"{path} is what {writer.name} writes; {remedy}choose another output"
+            message = f"{path} is an output of step {writer.name}; {remedy}choose another output"
         else:
             names = [path.name]
             if writer.kind == "clean" and (not path.exists() or (key or "").startswith("data.")):
@@ -116,21 +116,21 @@ class _Checker:
             yield self._problem(step, message, *filter(None, [key]))
 
     def _clean_names(self, step: Step) -> list[str]:
-        """Return the names of the texts that a cleaning writes, which leaves out optional sources that are missing."""
+        """Return the names of the texts that a cleaning writes; it skips optional sources that are missing."""
         assert step.config is not None
-        pairs = list(map(step.config.data.languages_of, self._train(step)))
+        pairs = list(map(step.config.data.languages_of, self._train_sources(step)))
         return [name for n, pair in enumerate(pairs, 1) for name in text_names(pair, n, len(pairs))]
 
-    def _train(self, step: Step) -> list[Source]:
-        """Return the sources of training text without optional ones that are missing."""
-        gone = [
+    def _train_sources(self, step: Step) -> list[Source]:
+        """Return the sources of training text, except optional ones that are missing."""
+        missing = [
             source
             for _, source, paths in step.sources()
             if getattr(source, "optional", False) and not all(p.exists() or self._plan.writer(p) for p in paths)
         ]
-        return [source for source in step.config.data.train if source not in gone] if step.config else []
+        return [source for source in step.config.data.train if source not in missing] if step.config else []
 
-    def other_scores(self, step: Step) -> Iterator[Problem]:
+    def wrong_scores(self, step: Step) -> Iterator[Problem]:
         """Report scores of another text than the one to clean, and scores without the column to select by."""
         folder = step.text("scores")
         scorer = None if folder is None else self._plan.writer(folder)
@@ -143,27 +143,28 @@ class _Checker:
             yield self._problem(step, f"step {scorer.name} scores another data.train than this one", "scores")
 
     def _texts(self, step: Step) -> Iterator[Any]:
-        """Yield what determines the pairs of each source of training text."""
+        """Yield the properties of each source of training text that determine its pairs."""
         assert step.config is not None
-        data, unused = step.config.data, {"source_lang", "target_lang", "weight", "optional", "synthetic"}
-        for source in self._train(step):
+        data, ignored = step.config.data, {"source_lang", "target_lang", "weight", "optional", "synthetic"}
+        for source in self._train_sources(step):
             paths = [os.path.realpath(Path(data.root, name)) for name in source.files.values()]
-            own, other = data.languages_of(source)
-            yield paths, data.own_source(own), other, source.model_dump(exclude={*unused, *source.files})
+            source_lang, target_lang = data.languages_of(source)
+            values = source.model_dump(exclude={*ignored, *source.files})
+            yield paths, data.own_source(source_lang), target_lang, values
 
-    def other_languages(self, step: Step) -> Iterator[Problem]:
+    def wrong_languages(self, step: Step) -> Iterator[Problem]:
         """Report models and texts of other languages than the step needs."""
         if step.kind == "score" and step.config is not None:
-            yield from self._unscored(step, list(map(step.config.data.languages_of, self._train(step))))
+            yield from self._unscored(step, list(map(step.config.data.languages_of, self._train_sources(step))))
         models = list(map(self._plan.config_of, step.models()))
-        if len({model.data.source_lang for model in models}) > 1 or (models and not _common(models)):
+        if len({model.data.source_lang for model in models}) > 1 or (models and not _common_targets(models)):
             yield self._problem(step, "these models translate in different directions", "model")
             return
         yield from self._unknown_languages(step, models)
         for key in ("input", "source", "closest_to", "reference") if models else ():
             known = {*models[0].data.target_lang, *models[0].data.source_lang}
             is_source = key in ("input", "source")
-            expected = models[0].data.source_lang if is_source else _common(models)
+            expected = models[0].data.source_lang if is_source else _common_targets(models)
             chosen = getattr(step.settings, "from_" if is_source else "to", None)
             expected = (chosen,) if chosen in expected else expected
             expected = tuple(known) if models[0].training.bidirectional_epochs else expected
@@ -179,21 +180,20 @@ class _Checker:
                     yield self._problem(step, f"{path} is {language} text, not {code}", f"data.{split}")
 
     def _unscored(self, step: Step, pairs: list[tuple[str, str]]) -> Iterator[Problem]:
-        """Report languages of training text that no model translates from and into."""
+        """Report directions of the training text that no model translates."""
         for key, order in (("forward", 1), ("backward", -1)):
-            data = [(model, self._plan.config_of(model).data) for model in step.models(key)]
-            known = [(model, each.source_lang, each.target_lang) for model, each in data]
-            ways = ", ".join(f"{model} translates {', '.join(own)} to {', '.join(to)}" for model, own, to in known)
+            known = [(model, self._plan.config_of(model).data) for model in step.models(key)]
+            ways = [f"{m} translates {', '.join(d.source_lang)} to {', '.join(d.target_lang)}" for m, d in known]
             for source, target in (pair[::order] for pair in dict.fromkeys(pairs)):
-                if known and not any(source in own and target in to for _, own, to in known):
-                    yield self._problem(step, f"{ways}, not {source} to {target}", key)
+                if known and not any(source in data.source_lang and target in data.target_lang for _, data in known):
+                    yield self._problem(step, f"{', '.join(ways)}, not {source} to {target}", key)
 
     def _unknown_languages(self, step: Step, models: list[Config]) -> Iterator[Problem]:
         """Report languages that the models do not have, or that are several with none chosen."""
         chosen = getattr(step.settings, "from_", None), getattr(step.settings, "to", None)
         if not models or not (any(chosen) or step.text("input") or step.text("source")):
             return
-        languages = models[0].data.source_lang, _common(models)
+        languages = models[0].data.source_lang, _common_targets(models)
         for key, known, code in zip(("from", "to"), languages, chosen, strict=True):
             if code or key == "to" or SentenceFormat.of(models[0]).names_source:
                 try:
@@ -202,7 +202,7 @@ class _Checker:
                     yield self._problem(step, f"{step.models()[0]}: {error.message}", key)
 
     def _language(self, path: Path, known: set[str]) -> str | None:
-        """Return the language of a text: what a step writes, or of the known ones what its name ends in."""
+        """Return the language of a step's output, or of a file that is named after a known one; None for others."""
         writer = self._plan.writer(path)
         ending = path.suffix[1:]
         if writer is None:
@@ -217,33 +217,34 @@ class _Checker:
             return model.data.source_lang[0]
         return getattr(writer.settings, "to", None) or (targets[0] if len(targets) == 1 else None)
 
-    def other_lengths(self, step: Step) -> Iterator[Problem]:
-        """Report two texts that should be aligned by line, and cannot be; raise InputError if a text cannot be read."""
+    def unaligned(self, step: Step) -> Iterator[Problem]:
+        """Report pairs of texts that must be aligned by line but are not; raise InputError if one cannot be read."""
         pairs = (("input", "closest_to"), ("source", "reference"))
         for path in (*step.places.get("input", ()), *step.places.get("source", ())):
-            self._rows(path)  # read it even if no other text must fit
+            self._length(path)  # read it even if no other text must fit
         texts = [(key, [*step.places.get(first, ()), *step.places.get(key, ())]) for first, key in pairs]
         for key, paths in [*texts, *((f"data.{split}", paths) for split, _, paths in step.sources())]:
-            rows = list(map(self._rows, paths)) if len(paths) == 2 else [None]
-            if None not in rows and rows[0] != rows[1]:
+            lengths = list(map(self._length, paths)) if len(paths) == 2 else [None]
+            if None not in lengths and lengths[0] != lengths[1]:
                 reason = f"the lines of {paths[1]} are not those of {paths[0]}"
-                if all(isinstance(each, int) for each in rows):
-                    reason = f"{paths[1]} has {rows[1]:,} lines, {paths[0]} has {rows[0]:,}"
+                if all(isinstance(length, int) for length in lengths):
+                    reason = f"{paths[1]} has {lengths[1]:,} lines, {paths[0]} has {lengths[0]:,}"
                 yield self._problem(step, reason, key)
 
-    def _rows(self, path: Path) -> int | str | None:
-        """Return the number of lines of a text, or the cleaned source whose pairs they are; None where unknown."""
+    def _length(self, path: Path) -> int | str | None:
+        """Return a text's number of lines or, of cleaned text, a name that both sides share; None if unknown."""
         writer = self._plan.writer(path)
         if writer is None:
             return self._lines(path) if path.is_file() else None  # an optional source
         if writer.kind in ("distill", "backtranslate"):
-            return self._rows(writer.places["input"][0])
+            return self._length(writer.places["input"][0])
         return f"{writer.name}/{path.stem}" if writer.kind == "clean" else None
 
 
-def _common(models: list[Config]) -> tuple[str, ...]:
+def _common_targets(models: list[Config]) -> tuple[str, ...]:
     """Return the target languages that all models have."""
-    return tuple(code for code in models[0].data.target_lang if all(code in each.data.target_lang for each in models))
+    first = models[0].data.target_lang
+    return tuple(code for code in first if all(code in model.data.target_lang for model in models))
 
 
 def _test_names(step: Step) -> list[str]:
@@ -252,9 +253,9 @@ def _test_names(step: Step) -> list[str]:
         return []
     data, test = step.config.data, step.config.data.test
     pairs = data.pairs if isinstance(test, FromTrain) else map(data.languages_of, test)
-    ways = list(dict.fromkeys(direction(data.own_source(source), target) for source, target in pairs))
-    stems = ["test"] if len(ways) == 1 else [f"test.{way}" for way in ways]
-    if isinstance(test, FromTrain) and len(ways) > 1:  # it may have sentences in one of them only
+    directions = list(dict.fromkeys(direction(data.own_source(source), target) for source, target in pairs))
+    stems = ["test"] if len(directions) == 1 else [f"test.{name}" for name in directions]
+    if isinstance(test, FromTrain) and len(directions) > 1:  # the pairs that are split off may all be of one
         stems.append("test")
     suffixes = ("source", "reference", *step.config.evaluation.methods)
     return ["test.json", *(f"{stem}.{suffix}" for stem in stems for suffix in suffixes)]

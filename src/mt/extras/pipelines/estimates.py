@@ -30,27 +30,27 @@ from mt.storage.manifest import stage_key
 from mt.system.devices import usable_devices
 from mt.text.lines import count_lines
 
-_START = 6.0  # seconds until a command works
-_FEW_STEPS = 20  # training steps, which a probe would make, too
-_BEAM_FACTOR = 0.46  # of greedy search in a probe: 0.92, 2.8 and 6 times its time with a beam of 1, 5 and 12
+_START = 6.0  # seconds that a command takes to start
+_FEW_STEPS = 20  # of a training that is not timed: a probe makes as many
+_BEAM_FACTOR = 0.46  # times (1 + beam): 0.92, 2.8 and 6 times greedy search in a probe, for a beam of 1, 5 and 12
 _INT8, _SHORTLIST = 0.8, 0.7  # of CTranslate2's time in float32, and without a shortlist
-_TORCH = 1.3  # times as slow as CTranslate2 in float32
+_TORCH = 1.3  # times CTranslate2's time in float32
 _CLEANED_PER_SECOND = 1800  # pairs
 _PASSES_PER_SCORE = 4  # two models, each for the pair and for its target with another source
 _FORWARD = 0.28  # of a training step's time: without gradients, in batches that fit the caches
-_SCORE_BYTES, _WEIGHT_BYTES = 160, 4
+_SCORE_BYTES, _WEIGHT_BYTES = 160, 4  # of a pair's scores, of a weight
 
 
 def estimate_costs(plan: Plan, names: list[str], jobs: int = 1, keep: bool = True) -> dict[str, StepCost]:
-    """Estimate the cost of some steps if `jobs` run at once; with `keep` the timings are kept for the next time."""
-    given = os.environ.get("OMP_NUM_THREADS")
+    """Estimate the cost of some steps if `jobs` run at once; with `keep` the timings are saved for the next time."""
+    threads = os.environ.get("OMP_NUM_THREADS")
     cores = {name: plan.cores(name, jobs) for name in names}
     estimator = _Estimator(plan, keep)
     try:
         return {name: estimator.cost(plan.steps[name], cores[name]) for name in names}
     finally:
         os.environ.pop("OMP_NUM_THREADS", None)
-        os.environ |= {} if given is None else {"OMP_NUM_THREADS": given}
+        os.environ |= {} if threads is None else {"OMP_NUM_THREADS": threads}
 
 
 def search_factor(beam: int, is_int8: bool = False, has_shortlist: bool = False) -> float:
@@ -61,7 +61,7 @@ def search_factor(beam: int, is_int8: bool = False, has_shortlist: bool = False)
 class _Estimator:
     def __init__(self, plan: Plan, keep: bool) -> None:
         self._plan, self._keep = plan, keep
-        self._cores = 1  # of the step whose cost is wanted
+        self._cores = 1  # of the step that is estimated
         self._path = plan.records / ".timings.json"
         self._measured: dict[str, Measurements] = {}
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):  # missing or damaged
@@ -72,9 +72,9 @@ class _Estimator:
         self._translations = {source: target for source, target in pairs if not plan.writer(target)}
 
     def cost(self, step: Step, cores: int) -> StepCost:
-        """Return the estimated cost of a step on so many cores."""
+        """Return the estimated cost of a step on that many cores."""
         self._cores = cores
-        os.environ["OMP_NUM_THREADS"] = str(cores)  # for the processes that time
+        os.environ["OMP_NUM_THREADS"] = str(cores)  # for the processes that time training steps
         try:
             return self._model_cost(step) if step.config is None else self._corpus_cost(step, step.config)
         except (MtError, OSError) as error:
@@ -88,8 +88,8 @@ class _Estimator:
         measured = list(map(self._measure, models))
         if step.kind == "export":
             return StepCost(3 * _START, measured[0].parameters * _WEIGHT_BYTES)
-        given = step.text("source" if step.kind == "eval" else "input")
-        text = None if given is None else self._stand_in(given)
+        path = step.text("source" if step.kind == "eval" else "input")
+        text = None if path is None else self._stand_in(path)
         if text is None:
             raise InputError("the length of its text is unknown")
         options, search = step.settings.model_dump(), models[0].decoding
@@ -114,36 +114,36 @@ class _Estimator:
             return self._scoring_cost(step, config, texts)
         measured = self._measure(config, texts)
         valid, test = (texts.held_out.get(split, (0, True))[0] for split in ("valid", "test"))
-        found = estimate(config, measured, texts.pairs, valid, texts.train.bytes_per_pair(), texts.train.complete)
+        estimated = estimate(config, measured, texts.pairs, valid, texts.train.bytes_per_pair(), texts.train.complete)
         training = config.training
         # Each teacher makes a forward pass, a third of a step; a training with a time limit makes fewer steps instead.
         teachers = 1 if training.minutes else 1 + len(training.distill_from) / 3
-        seconds = 2 * _START + found.training_seconds * teachers + found.validation_seconds
-        return StepCost(seconds + scoring_seconds(measured, valid, test), found.disk)
+        seconds = 2 * _START + estimated.training_seconds * teachers + estimated.validation_seconds
+        return StepCost(seconds + scoring_seconds(measured, valid, test), estimated.disk)
 
     def _scoring_cost(self, step: Step, config: Config, texts: Texts) -> StepCost:
-        pairs, epochs, seconds = sum(texts.pairs), [], 2 * _START
+        pairs, seconds_per_pair, seconds = sum(texts.pairs), [], 2 * _START
         if isinstance(step.settings, Score) and step.settings.train:
             small = small_model("", ("", ""), "", [], round(pairs * texts.train.bytes_per_pair() / 2), "auto")
             sections = {key: SECTIONS[key].model_validate(small[key]) for key in ("tokenizer", "model", "training")}
             config = config.model_copy(update=sections)
-            both = 2 * config.training.max_steps * self._measure(config, texts).seconds_per_step
-            seconds += both * len({frozenset(pair) for pair in config.data.pairs})
+            training_seconds = config.training.max_steps * self._measure(config, texts).seconds_per_step
+            seconds += 2 * training_seconds * len({frozenset(pair) for pair in config.data.pairs})  # both directions
         for model in self._trained(step, "forward", "backward") or [config]:
             training = model.training.model_copy(update={"precision": "fp32"})  # in which all models score
             measured = self._measure(model.model_copy(update={"training": training}), texts)
-            epochs.append(measured.steps_per_pair * measured.seconds_per_step)
+            seconds_per_pair.append(measured.steps_per_pair * measured.seconds_per_step)
         scored = pairs + pairs // random_interval(pairs)
-        seconds += _PASSES_PER_SCORE * scored * sum(epochs) / len(epochs) * _FORWARD
+        seconds += _PASSES_PER_SCORE * scored * sum(seconds_per_pair) / len(seconds_per_pair) * _FORWARD
         return StepCost(seconds, 2 * _SCORE_BYTES * scored)
 
     def _trained(self, step: Step, *keys: str) -> list[Config]:
-        """Return the configurations of those of its models that other steps train."""
+        """Return the configurations of a step's models, as far as other steps train them."""
         configs = [self._plan.planned_config(model) for key in keys for model in step.models(key)]
         return list(filter(None, configs))
 
     def _measure(self, config: Config, texts: Texts | None = None) -> Measurements:
-        """Time some steps of a training, or return the timings of one of the same shape and text on this machine."""
+        """Time some steps of a training, or reuse the timings of an equal one on this machine."""
         training = config.training
         if training.max_steps <= _FEW_STEPS:
             raise InputError("so few steps are not timed")
@@ -154,9 +154,9 @@ class _Estimator:
         best = (name for name, usable in usable_devices().items() if usable and training.device == "auto")
         machine = (platform.node(), next(best, training.device), self._cores)
         text = (texts.pairs, round(train.bytes_per_pair(), 1), config.data.max_length)
-        shape = (training.max_tokens, training.accumulate, training.optimizer, training.r_drop, training.precision)
-        parts = (training.recompute, training.compile, training.cuda_graphs, training.freeze, config.is_guided)
-        key = stage_key(config.model, config.tokenizer, machine, text, *shape, *parts)
+        settings = (training.max_tokens, training.accumulate, training.optimizer, training.r_drop, training.precision)
+        features = (training.recompute, training.compile, training.cuda_graphs, training.freeze, config.is_guided)
+        key = stage_key(config.model, config.tokenizer, machine, text, *settings, *features)
         if key not in self._measured:
             given = TokenizerPair.given(config.tokenizer, config.tags)
             tokenizers = given or train_on_sample(config.tokenizer, train.sample, config.tags)
@@ -168,18 +168,18 @@ class _Estimator:
         return self._measured[key]
 
     def _with_stand_ins(self, config: Config) -> Config:
-        """Return a configuration whose texts are there: for those that steps are to write, texts of as many lines."""
+        """Replace training texts that steps have yet to write by texts of similar length; leave out unknown ones."""
         train: list[Source] = []
         for source in config.data.train:
             files = source.files if isinstance(source, PairFiles) else {}
-            found = {side: self._stand_in(Path(config.data.root, name)) for side, name in files.items()}
-            paths = {side: str(path.absolute()) for side, path in found.items() if path is not None}
+            stand_ins = {side: self._stand_in(Path(config.data.root, name)) for side, name in files.items()}
+            paths = {side: str(path.absolute()) for side, path in stand_ins.items() if path is not None}
             if len(paths) == len(files):
                 train.append(source.model_copy(update=paths))
         return config.model_copy(update={"data": config.data.model_copy(update={"train": tuple(train)})})
 
     def _stand_in(self, path: Path) -> Path | None:
-        """Return a text that is there and has the lines, or more, of one that may still have to be written."""
+        """Return a text or, until a step has written it, an existing one of as many lines or more; None if unknown."""
         if path.exists():
             return path
         writer = self._plan.writer(path)
@@ -187,8 +187,8 @@ class _Estimator:
             return None
         if writer.config is not None:  # a cleaning
             sides = list(chain.from_iterable(_pairs(writer)))
-            same = [side for side in sides if side.suffix == path.suffix] or sides[:1]
-            return self._stand_in(same[0]) if same else None
+            same_language = [side for side in sides if side.suffix == path.suffix] or sides[:1]
+            return self._stand_in(same_language[0]) if same_language else None
         source = writer.text("input")
         if source is None:
             return None
@@ -196,5 +196,5 @@ class _Estimator:
 
 
 def _pairs(step: Step) -> list[list[Path]]:
-    """Return the training sources of a step that are two text files."""
+    """Return the two files of each training source of a step that is a pair of text files."""
     return [paths for split, source, paths in step.sources() if split == "train" and isinstance(source, PairFiles)]

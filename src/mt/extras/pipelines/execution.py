@@ -46,10 +46,10 @@ class StepError(MtError):
 
 
 def execute(plan: Plan, jobs: int, only: str | None = None) -> None:
-    """Run the steps that are not done, at most `jobs` at once, or just one whose inputs are there.
+    """Run the steps that are not done, at most `jobs` at once; with `only` that step alone, whose inputs must exist.
 
-    Each process gets its share of the cores by OMP_NUM_THREADS, all if no step is independent of it, and of several
-    GPUs one.
+    Each process gets a share of the cores by OMP_NUM_THREADS, or all cores if no other step could run beside it. If
+    `jobs` is more than 1 and there are several GPUs, it gets one of these.
 
     Raises:
         StepError: a step failed; those that were running have ended.
@@ -62,9 +62,9 @@ def execute(plan: Plan, jobs: int, only: str | None = None) -> None:
         runner = _Runner(plan, jobs, stop)
         waiting, running = dict.fromkeys(names), dict[Future[None], str]()
         done = set(plan.steps) - set(names)
-        while running or (waiting and not runner.ends):
+        while running or (waiting and not runner.is_ending):
             for name in [name for name in waiting if done.issuperset(plan.steps[name].needs)]:
-                if len(running) < jobs and not runner.ends:
+                if len(running) < jobs and not runner.is_ending:
                     del waiting[name]
                     running[pool.submit(runner.run, plan.steps[name])] = name
             for future in wait(running, timeout=0.1, return_when=FIRST_COMPLETED).done:
@@ -76,11 +76,11 @@ def execute(plan: Plan, jobs: int, only: str | None = None) -> None:
         message = "\n".join([f"pipeline {plan.pipeline.file.name} was stopped", *failed])
         raise StoppedError(stop.signal, message, "run the same command to resume")
     if runner.failures:
-        raise _joined(runner.failures)
+        raise _combined(runner.failures)
 
 
-def _joined(failures: list[BaseException]) -> BaseException:
-    """Return one error with all messages and the first exit code, or the first that is a bug."""
+def _combined(failures: list[BaseException]) -> BaseException:
+    """Return one error with all messages and the first exit code, or the first failure that is a bug."""
     known = [failure for failure in failures if isinstance(failure, MtError)]
     if len(known) < len(failures) or len(failures) == 1:
         return next((failure for failure in failures if not isinstance(failure, MtError)), failures[0])
@@ -99,8 +99,8 @@ class _Runner:
         self.failures: list[BaseException] = []
 
     @property
-    def ends(self) -> bool:
-        """Return True if no more steps are started."""
+    def is_ending(self) -> bool:
+        """Return True once no more steps are to be started."""
         return bool(self.failures) or self._stop.signal is not None
 
     def forward_signal(self) -> None:
@@ -113,9 +113,9 @@ class _Runner:
 
     def run(self, step: Step) -> None:
         """Run a step unless it is done."""
-        path, told = self._plan.records / f"{step.name}.lock", f"{step.name}: another process works on this step"
-        # It may also be a command whose pipeline was killed.
-        with wait_for_lock(path, told, lambda: self._stop.signal is not None) as lock:
+        lock_path, notice = self._plan.records / f"{step.name}.lock", f"{step.name}: another process works on this step"
+        # That may be a command of a pipeline that was killed.
+        with wait_for_lock(lock_path, notice, lambda: self._stop.signal is not None) as lock:
             if self._stop.signal is not None:
                 return
             key, record = step_key(step), read_record(self._plan, step)
@@ -126,11 +126,11 @@ class _Runner:
                 log.info("%s: runs again, since its command, its input or its output has changed", step.name)
             if step.kind == "eval":  # the scores of an earlier text would stay beside those of this one
                 for path in list(step.output.glob("*.json")):
-                    for each in filter(Path.is_file, step.output.glob(f"{glob.escape(path.stem)}.*")):
-                        each.unlink()
+                    for file in filter(Path.is_file, step.output.glob(f"{glob.escape(path.stem)}.*")):
+                        file.unlink()
             if step.kind == "clean" and record is not None:
                 remove_altered(step.output)
-            for run in earlier_scorers(self._plan, step):  # which would refuse to resume with this text
+            for run in earlier_scorers(self._plan, step):  # they would refuse to resume with this text
                 shutil.rmtree(run)
             with self._own_gpu() as variables:
                 self._run_command(step, key, variables, lock)
@@ -139,7 +139,7 @@ class _Runner:
 
     @contextlib.contextmanager
     def _own_gpu(self) -> Iterator[dict[str, str]]:
-        """Take the GPU with the fewest running steps; yield the variables that give it to a command."""
+        """Take the GPU with the fewest running steps; yield the environment variables that give it to a command."""
         with self._busy_lock:
             gpu = min(self._gpus, key=self._busy.__getitem__, default="")
             self._busy[gpu] += 1
@@ -186,7 +186,7 @@ class _Runner:
 
 
 def _fixed_arguments(plan: Plan, step: Step) -> list[str]:
-    """Return the arguments of a step's command with a copy of its configuration, whose file may be edited any time."""
+    """Return the arguments of a step's command, with a copy of its configuration: users may edit the file meanwhile."""
     if step.config is None:
         return list(step.words)
     copy = plan.records / f"{step.name}.yaml"
@@ -200,7 +200,7 @@ def _copy_output(process: subprocess.Popen[bytes], name: str, log_file: Path) ->
     assert process.stdout is not None
     last: list[str] = []
     for line in process.stdout:
-        # A full disk must not end the command. Opened for each line, the log goes on once there is space again.
+        # A full disk must not end the command. Opened for each line, the log continues once there is space again.
         with contextlib.suppress(OSError), log_file.open("ab", buffering=0) as file:
             file.write(line)
         last = [*last, harmless(line.decode(errors="replace").rstrip())][-_LAST_LINES:]
@@ -210,7 +210,7 @@ def _copy_output(process: subprocess.Popen[bytes], name: str, log_file: Path) ->
 
 
 def _send_signal(process: subprocess.Popen[bytes], number: int) -> None:
-    """Send a signal; unlike Popen.send_signal without reaping the process, whose times `_wait` reads."""
+    """Send a signal; Popen.send_signal could reap the process, and `_wait` then could not read its times."""
     with contextlib.suppress(OSError, ValueError):  # it has ended
         if not hasattr(os, "wait4"):
             process.send_signal(number)
@@ -219,7 +219,7 @@ def _send_signal(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> float:
-    """Wait for a process and return the core-seconds of it and its children; 0 where the system does not tell."""
+    """Wait for a process; return the core-seconds of it and its children, 0 where the system does not report them."""
     if not hasattr(os, "wait4"):
         process.wait()
         return 0.0

@@ -37,15 +37,15 @@ class Pipeline:
             raise InputError(report_problems(problems, str(self.path), self.origins))
 
     def merged_set(self, name: str) -> dict[str, tuple[TreePath, Any]]:
-        """Return the values for a step's configuration by dotted key, each with its path: the pipeline's, then own."""
+        """Return path and value of each dotted key for a step's configuration; the step's replace the pipeline's."""
         kind, settings = self.steps[name]
         if not isinstance(settings, OnCorpus):
             return {}
         merged: dict[str, tuple[TreePath, Any]] = {}
         for prefix, values in ((("set",), self.file.set), (("steps", name, kind, "set"), settings.set)):
-            # `section: {key: ...}` and `section.key` may both be there; what --set gave replaces the file's.
-            found = [((*prefix, *path), ".".join(path), value) for path, value in entries(values)]
-            for path, key, value in sorted(found, key=lambda e: nearest_origin(e[0], self.origins)[0] == math.inf):
+            # `section: {key: ...}` and `section.key` may both be there; --set replaces either, so it comes last.
+            given = [((*prefix, *path), ".".join(path), value) for path, value in entries(values)]
+            for path, key, value in sorted(given, key=lambda each: self._is_override(each[0])):
                 if value is not None or key not in SECTIONS:  # a section that is null has all its keys commented out
                     merged[key] = path, value
         self._lift_minutes(merged)
@@ -55,19 +55,22 @@ class Pipeline:
         """Set `minutes` to null where `max_steps` has precedence: a step's value, or one of `--set`."""
 
         def precedence(path: TreePath) -> tuple[bool, bool]:
-            return path[0] == "steps", nearest_origin(path, self.origins)[0] == math.inf
+            return path[0] == "steps", self._is_override(path)
 
         steps, minutes = (merged.get(f"training.{key}") for key in ("max_steps", "minutes"))
         if steps and minutes and precedence(steps[0]) > precedence(minutes[0]):
             merged["training.minutes"] = steps[0], None
 
+    def _is_override(self, path: TreePath) -> bool:
+        return nearest_origin(path, self.origins)[0] == math.inf  # instead of a line of the file
+
     def set_path(self, name: str, key: str) -> TreePath:
-        """Return the path of a step's value for a key of its configuration: `set`, or `config` where it has none."""
+        """Return the path of the value that sets a key of a step's configuration; `config` if none does."""
         path, _ = self.merged_set(name).get(key, (("steps", name, self.steps[name][0], "config"), None))
         return path
 
     def origin(self, *path: str | int) -> str:
-        """Return file and line of a key, or of the nearest one around it."""
+        """Return file and line of a key, or of the nearest enclosing one."""
         return nearest_origin(path, self.origins)[1]
 
 
@@ -92,8 +95,8 @@ def load_pipeline(path: Path, overrides: Sequence[str] = ()) -> Pipeline:
     steps: dict[str, tuple[str, StepSettings]] = {}
     named = tree.get("steps")
     for name, step in named.items() if isinstance(named, dict) else ():
-        if found := _read_step(name, step, problems):
-            steps[name] = found
+        if kind_and_settings := _read_step(name, step, problems):
+            steps[name] = kind_and_settings
     if file is None or problems:
         raise InputError(report_problems(problems, str(path), origins))
     return Pipeline(path, text, file, steps, origins)
@@ -129,11 +132,10 @@ def _validated(model: type[_S], tree: Any, prefix: TreePath, problems: list[Prob
     try:
         return model.model_validate(tree)
     except ValidationError as error:
-        found = explain(error, tree, lambda _, path: (None, Place if len(path) > 1 else model))
-        for each in found:
-            section = each.path[0] if model is PipelineFile and each.path[0] in SECTIONS else ""
-            remedy = f"is of a training; the keys are those of steps.NAME.train.set.{section}, or of all, set.{section}"
-            problems.append(problem(remedy if section else each.message, *prefix, *each.path))
+        for wrong in explain(error, tree, lambda _, path: (None, Place if len(path) > 1 else model)):
+            section = wrong.path[0] if model is PipelineFile and wrong.path[0] in SECTIONS else ""
+            remedy = f"belongs to a training; write it in steps.NAME.train.set.{section}, or for all in set.{section}"
+            problems.append(problem(remedy if section else wrong.message, *prefix, *wrong.path))
         return None
 
 
@@ -148,7 +150,7 @@ def places(settings: StepSettings) -> Iterator[tuple[TreePath, Place]]:
 
 
 def as_place(value: Any) -> Place | None:
-    """Return the place that {step: NAME}, with or without a file, is in the values of `set`; None for other values."""
+    """Return {step: NAME}, with or without `file`, among the values of `set` as a place; None for other values."""
     if not isinstance(value, Mapping) or value.get("step") is None or not set(value) <= {"step", "file"}:
         return None
     # YAML may have numbers for names.

@@ -10,40 +10,40 @@ from mt.pipeline.resume import is_finished, recorded_inputs, refuse_changes
 from mt.storage.run_dir import RunDir
 
 
-def refuse_lost_trainings(plan: Plan, found: dict[str, State]) -> None:
-    """Refuse a plan by which a training would be deleted, or have to resume with other inputs than it began with.
+def refuse_lost_trainings(plan: Plan, states: dict[str, State]) -> None:
+    """Refuse a plan by which a training would be deleted, or would have to resume with other inputs.
 
     Raises:
         InputError: what changed, and what to do.
     """
-    # A training begins after all that it needs, so a new step before it was added since; or its record was deleted.
+    # A training starts after the steps that it needs: one of them that is new was added since, or has lost its record.
     is_recorded = has_records(plan)
     for name, step in plan.steps.items():
         run, place = RunDir(step.output), plan.pipeline.origin("steps", name)
         if step.kind != "train" and run.root.is_dir() and (run.config.is_file() or run.checkpoint_steps()):
             message = f"{place}: {run.root} holds a training, and step {name} is now of the kind {step.kind}"
             raise InputError(message, f"remove {run.root}, or give the step another name")
-        if step.kind != "train" or found[name] == "done" or not run.checkpoint_steps():
+        if step.kind != "train" or states[name] == "done" or not run.checkpoint_steps():
             continue
         for other in filter(plan.upstream[name].__contains__, plan.steps):
-            is_added = found[other] == "new" and is_recorded and not plan.steps[other].output.exists()
-            is_changed = found[other] == "changed" and not _keeps_its_model(plan, plan.steps[other])
+            is_added = states[other] == "new" and is_recorded and not plan.steps[other].output.exists()
+            is_changed = states[other] == "changed" and not _keeps_its_model(plan, plan.steps[other])
             if is_changed or is_added:
                 change = "is new" if is_added else "runs again: its command, input or output has changed"
                 message = f"{place}: step {name} has a training in {run.root}, and its input, step {other}, {change}"
                 raise InputError(message, f"undo that, or remove {run.root} to train again, or rename the pipeline")
         try:
-            _refuse_other_settings(plan, step, run, found[name] == "waiting")
+            _refuse_other_settings(plan, step, run, states[name] == "waiting")
         except InputError as error:
             hint = f"undo the change, or remove {run.root}"
             raise InputError(f"{place}: step {name}: {error.message}", hint) from None
 
 
 def _keeps_its_model(plan: Plan, step: Step) -> bool:
-    """Return True for a finished training of the same configuration: just its test set may be another one.
+    """Return True for a finished training of the same configuration: at most its test set has changed.
 
-    Other text was refused for the step itself. A changed setting, even one without effect on the weights, would make
-    the steps that read the model run again, perhaps with other translations than a later training has learned from.
+    Other training text was refused for the step itself. A changed setting, even one without effect on the weights,
+    would make the steps that read the model run again, perhaps with other translations than a later training learned.
     """
     record, run = read_record(plan, step), RunDir(step.output)
     if step.config is None or step.kind != "train" or record is None or record.digest != output_digest(plan, step):
@@ -53,10 +53,10 @@ def _keeps_its_model(plan: Plan, step: Step) -> bool:
 
 
 def _refuse_other_settings(plan: Plan, step: Step, run: RunDir, is_waiting: bool) -> None:
-    """Refuse settings and, unless it waits for them, inputs that a run cannot resume with or that come too late."""
+    """Refuse settings that come too late or that a run cannot resume with; inputs, too, unless it waits for them."""
     assert step.config is not None
     if is_waiting and any(getattr(source, "optional", False) for source in step.config.data.train):
-        return  # which of them will be there is not known
+        return  # it is not known yet which of them will exist
     config = drop_missing_sources(step.config)
     digests = None
     if not is_waiting:

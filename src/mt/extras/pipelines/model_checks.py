@@ -25,13 +25,13 @@ _SAMPLING = {"bpe_dropout", "sampling_alpha"}
 
 
 class ModelChecker:
-    """Checks of models that are there, or that steps have yet to train."""
+    """Checks of models that exist, or that steps have yet to train."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._problem = plan, plan.problem
 
     def unfit(self, step: Step) -> Iterator[Problem]:
-        """Report models of another shape or vocabulary than the step needs, and exports that hold no such model."""
+        """Report models whose shape or vocabulary does not fit the step, and exports that cannot hold the model."""
         models = step.models()
         if isinstance(step.settings, Export):
             yield from self._unfit_export(step, step.settings, models[0])
@@ -66,11 +66,11 @@ class ModelChecker:
         settings, models = step.settings, step.models()
         engine, number_format = (getattr(settings, key, None) for key in ("engine", "compute_type"))
         if config.model.architecture == "decoder_only":
-            unfit = {"engine": engine == "ctranslate2"}
-            unfit["compute_type"] = number_format not in (None, "auto", *FLOAT_TYPES)
-            for key in (key for key, is_unfit in unfit.items() if is_unfit):
-                message = f"needs the CTranslate2 engine, which does not run {models[0]}, a decoder-only model"
-                yield self._problem(step, message, key)
+            message = f"needs the CTranslate2 engine, which does not run {models[0]}, a decoder-only model"
+            if engine == "ctranslate2":
+                yield self._problem(step, message, "engine")
+            if number_format not in (None, "auto", *FLOAT_TYPES):
+                yield self._problem(step, message, "compute_type")
         if engine == "torch-graphs" and len(models) > 1:
             yield self._problem(step, "torch-graphs is for one model", "engine")
         if not isinstance(settings, Distill) or settings.closest_to is None:
@@ -90,7 +90,7 @@ class ModelChecker:
         return getattr(config.data, split) is not None
 
     def _unfit_pretrained(self, step: Step, config: Config) -> Iterator[Problem]:
-        """Report models that cannot be started from or learned from."""
+        """Report models that a training cannot start from or learn from."""
         start, teachers = config.training.init_from, config.training.distill_from
         named = [Path(each) for each in (start, *teachers) if each]
         if named and not any(map(self._plan.writer, named)):
@@ -103,12 +103,12 @@ class ModelChecker:
                 yield self._problem(step, reason, key)
             return
         try:
-            different = start_differences(self._plan.config_of(Path(start)), config) if start else []
+            differences = start_differences(self._plan.config_of(Path(start)), config) if start else []
         except InputError as error:
             yield self._problem(step, error.message, "training.init_layers")
             return
-        if different:
-            reason = f"{start} differs from this configuration in {', '.join(different)}"
+        if differences:
+            reason = f"{start} differs from this configuration in {', '.join(differences)}"
             yield self._problem(step, reason, "training.init_from")
         yield from self._unfit_tokenizer(step, config)
         for teacher in map(Path, teachers):
@@ -119,16 +119,16 @@ class ModelChecker:
                 yield self._problem(step, reason, "training.distill_from")
 
     def _unfit_tokenizer(self, step: Step, config: Config) -> Iterator[Problem]:
-        """Report another model's tokenizer without a tag that a training needs, or that cannot sample as it wants."""
-        owner, learned = _tokenizer_owner(config), self._tokenizer_origin(config)
-        if owner is None or isinstance(learned, Path) or learned.tokenizer.given:  # a file has tags of its own
+        """Report another model's tokenizer that lacks a tag, or is not of the kind that a training samples from."""
+        model, origin = _tokenizer_model(config), self._tokenizer_origin(config)
+        if model is None or isinstance(origin, Path) or origin.tokenizer.given:  # a file has tags of its own
             return
-        key = "training.init_from" if owner == config.training.init_from else "training.distill_from"
-        if fault := tag_fault(config, learned.tags):
-            yield self._problem(step, f"the tokenizer of {owner} {fault[0]}", key)
-        samples, is_unigram = config.tokenizer.sampling_alpha is not None, learned.tokenizer.type == "unigram"
+        key = "training.init_from" if model == config.training.init_from else "training.distill_from"
+        if fault := tag_fault(config, origin.tags):
+            yield self._problem(step, f"the tokenizer of {model} {fault[0]}", key)
+        samples, is_unigram = config.tokenizer.sampling_alpha is not None, origin.tokenizer.type == "unigram"
         if config.tokenizer.is_sampled and samples != is_unigram:
-            reason = f"the tokenizer of {owner} is {'' if is_unigram else 'not '}a unigram model"
+            reason = f"the tokenizer of {model} is {'' if is_unigram else 'not '}a unigram model"
             yield self._problem(step, reason, f"tokenizer.{'sampling_alpha' if samples else 'bpe_dropout'}")
 
     def _tokenizer_origin(self, model: Config | Path) -> Config | Path:
@@ -136,8 +136,8 @@ class ModelChecker:
         if isinstance(model, Path):
             config = self._plan.planned_config(model)
             return self._tokenizer_origin(config) if config else model
-        owner = _tokenizer_owner(model)
-        return self._tokenizer_origin(Path(owner)) if owner else model
+        other = _tokenizer_model(model)
+        return self._tokenizer_origin(Path(other)) if other else model
 
     def _vocabulary(self, model: Config | Path) -> Any:
         """Return what determines the vocabulary of a model: its files, or the settings and text of its tokenizer."""
@@ -152,26 +152,26 @@ class ModelChecker:
         held_out = {split: each.from_train for split, each in splits.items() if isinstance(each, FromTrain)}
         text = data.model_dump(exclude={"root", "max_length", "temperature", "train", "valid", "test"})
         root = os.path.realpath(data.root)
-        paths = [{key: str(Path(root, name)) for key, name in source.files.items()} for source in data.train]
-        train = [s.model_dump(exclude={"weight"}) | own for s, own in zip(data.train, paths, strict=True)]
+        files = [{key: str(Path(root, name)) for key, name in source.files.items()} for source in data.train]
+        train = [s.model_dump(exclude={"weight"}) | paths for s, paths in zip(data.train, files, strict=True)]
         pieces = [settings, origin.augmentation.cases, origin.tags]
         return [pieces, held_out and [origin.seed, held_out], text, train]
 
     def _differ(self, *models: Config | Path) -> bool:
-        """Return True if two models cannot have one vocabulary."""
-        one, other = map(self._vocabulary, models)
-        if type(one) is type(other):
-            return json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True)
-        # A finished model, and one whose tokenizer is yet to be learned: by their settings, if both learn their own.
+        """Return True if two models cannot have the same vocabulary."""
+        first, second = map(self._vocabulary, models)
+        if type(first) is type(second):
+            return json.dumps(first, sort_keys=True) != json.dumps(second, sort_keys=True)
+        # One is finished, the other has yet to learn its tokenizer: compare their settings if both learn their own.
         origins = map(self._tokenizer_origin, models)
         configs = [self._plan.config_of(each) if isinstance(each, Path) else each for each in origins]
-        if any(_tokenizer_owner(config) or config.tokenizer.given for config in configs):
+        if any(_tokenizer_model(config) or config.tokenizer.given for config in configs):
             return False
         return configs[0].tokenizer != configs[1].tokenizer
 
 
-def _tokenizer_owner(config: Config) -> str | None:
+def _tokenizer_model(config: Config) -> str | None:
     """Return the model whose tokenizer a training takes; None if it learns one, or a file is given."""
     training = config.training
-    owners = (training.init_from if training.init_tokenizer else None, *training.distill_from)
-    return next(filter(None, owners), None)
+    models = (training.init_from if training.init_tokenizer else None, *training.distill_from)
+    return next(filter(None, models), None)

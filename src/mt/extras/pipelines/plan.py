@@ -21,22 +21,22 @@ from mt.storage.run_dir import RunDir
 from mt.system.cpus import usable_cores
 
 _MODELS = ("model", "forward", "backward")  # keys of models, whose paths are not relative to `root`
-_NO_OPTIONS = ("config", "set", "format", "output")  # keys that are no options of a command, or added to all
-_TEXTS = ("distill", "backtranslate")  # kinds of steps whose output is one file
-_FORCED = (*_TEXTS, "eval", "export")  # kinds whose commands replace an earlier output only with --force
-# The kind of step that a key must name; other keys name those that write text
+_NO_OPTIONS = ("config", "set", "format", "output")  # keys that are added to a command by rules of their own
+_TEXT_KINDS = ("distill", "backtranslate")  # kinds of steps whose output is one file
+_FORCED = (*_TEXT_KINDS, "eval", "export")  # kinds whose commands replace an earlier output only with --force
+# The kind of step that a key must name; other keys name steps that write text
 _PRODUCERS = {**dict.fromkeys((*_MODELS, "init_from", "distill_from"), "train"), "scores": "score"}
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step."""
+    """A step, with its command, inputs and output."""
 
     name: str
     kind: str
     settings: StepSettings
     words: tuple[str, ...]  # the arguments of `mt`
-    config_words: tuple[str, ...]  # those among them, after the command, that give its configuration
+    config_words: tuple[str, ...]  # the part of them, after the command, that gives its configuration
     needs: tuple[str, ...]  # names of the steps whose output it reads
     places: Mapping[str, Sequence[Path]]  # the paths of its files and models, by key of its settings
     reads: tuple[Path, ...]  # files and models that it reads, besides the texts of `config`
@@ -56,7 +56,7 @@ class Step:
         return [*self.reads, *(path for _, _, paths in self.sources() for path in paths)]
 
     def sources(self) -> Iterator[tuple[str, Any, list[Path]]]:
-        """Yield split, source and paths of the sources in files or folders: two paths of aligned texts."""
+        """Yield split, source and paths of each source in files or folders; aligned texts have two paths."""
         if self.config is None:
             return
         data = self.config.data
@@ -102,18 +102,18 @@ class Plan:
     @cached_property
     def upstream(self) -> dict[str, set[str]]:
         """The names of all steps that each step depends on."""
-        found = dict[str, set[str]]()
+        upstream = dict[str, set[str]]()
         for name, step in self.steps.items():  # each after those that it needs
-            found[name] = set(step.needs).union(*map(found.__getitem__, step.needs))
-        return found
+            upstream[name] = set(step.needs).union(*map(upstream.__getitem__, step.needs))
+        return upstream
 
     def cores(self, name: str, jobs: int) -> int:
         """Return the cores of a step: its share of all, or of OMP_NUM_THREADS, if `jobs` independent steps run at once.
 
-        What is done does not matter, so that a step has as many threads, and the same bytes, after a resume.
+        Finished steps count, too: with as many threads as before, a step writes the same bytes after a resume.
         """
-        after = sum(name in self.upstream[other] for other in self.steps)
-        at_once = min(jobs, len(self.steps) - len(self.upstream[name]) - after)
+        downstream = sum(name in self.upstream[other] for other in self.steps)
+        at_once = min(jobs, len(self.steps) - len(self.upstream[name]) - downstream)
         threads = os.environ.get("OMP_NUM_THREADS", "")
         cores = int(threads) if threads.isdecimal() and int(threads) else usable_cores()
         return max(1, cores // at_once)
@@ -123,8 +123,8 @@ def make_plan(pipeline: Pipeline, runs: Path) -> Plan:
     """Resolve the references between steps.
 
     Raises:
-        InputError: a step names another that is not there or writes something else; there is a cycle; two steps write
-            one place; a configuration is invalid.
+        InputError: a step names another that does not exist or writes something else; there is a cycle; two steps
+            write to one place; a configuration is invalid.
     """
     folder = runs / pipeline.file.name
     if RunDir(folder).config.is_file():
@@ -170,9 +170,9 @@ def _reference_problems(pipeline: Pipeline, named: Iterable[tuple[TreePath, Plac
             yield problem(f"needs a {wanted} step, and {place.step} is a {kind} step", *path)
         elif place.file and (place.file.startswith("/") or ".." in place.file.split("/")):
             yield problem(f"{place.file} is not in the step's folder", *path)
-        elif not wanted and kind in _TEXTS and place.file:
+        elif not wanted and kind in _TEXT_KINDS and place.file:
             yield problem(f"{place.step} writes one file; leave out `file`", *path)
-        elif not wanted and kind not in _TEXTS and not place.file:
+        elif not wanted and kind not in _TEXT_KINDS and not place.file:
             yield problem(f"{place.step} writes a folder; add `file` to name the text in it", *path)
 
 
@@ -198,7 +198,7 @@ def _output(pipeline: Pipeline, folder: Path, name: str) -> Path:
     given = getattr(settings, "output", None)
     if given is not None:
         return Path(given) if isinstance(settings, Export) else _text(pipeline, given)
-    return folder / name / "translations.txt" if kind in _TEXTS else folder / name
+    return folder / name / "translations.txt" if kind in _TEXT_KINDS else folder / name
 
 
 def _text(pipeline: Pipeline, path: str) -> Path:
@@ -210,10 +210,10 @@ def _output_problems(pipeline: Pipeline, outputs: Mapping[str, Path]) -> Iterato
     taken: dict[str, str] = {}
     for name, output in outputs.items():
         real = os.path.realpath(output).lower()  # on some systems A and a are one file
-        for other, theirs in taken.items():
+        for other, writer in taken.items():
             if Path(real).is_relative_to(other) or Path(other).is_relative_to(real):
-                message = f"writes to {output}, and so does {theirs}"
-                given = next((n for n in (name, theirs) if getattr(pipeline.steps[n][1], "output", None)), name)
+                message = f"writes to {output}, and so does {writer}"
+                given = next((n for n in (name, writer) if getattr(pipeline.steps[n][1], "output", None)), name)
                 yield problem(message, "steps", given, pipeline.steps[given][0])
         taken[real] = name
 
@@ -229,8 +229,8 @@ def _make_step(pipeline: Pipeline, folder: Path, outputs: dict[str, Path], name:
 
     words, reads = [*COMMANDS[kind], *([settings.format] if isinstance(settings, Export) else [])], []
     config, config_words, paths = None, tuple[str, ...](), dict[str, list[Path]]()
-    for where, place in places(settings):
-        paths.setdefault(str(where[0]), []).append(path_of(place, where[0] in _MODELS))
+    for (name_of_key, *_), place in places(settings):
+        paths.setdefault(str(name_of_key), []).append(path_of(place, name_of_key in _MODELS))
     if isinstance(settings, OnCorpus):
         path = pipeline.path.parent / settings.config
         if not path.is_file():
@@ -270,15 +270,15 @@ def _overrides(pipeline: Pipeline, name: str, settings: StepSettings, path: Path
 
     def resolved(value: Any, is_text: bool) -> Any:
         if place := as_place(value):
-            found = path_of(place, False)
-            # Without links: `..` out of one leads elsewhere.
-            is_relative = is_text and not found.is_absolute()
-            return os.path.relpath(os.path.realpath(found), os.path.realpath(str(root))) if is_relative else str(found)
+            path = path_of(place, False)
+            # Symbolic links are resolved first: `..` out of one leads elsewhere.
+            is_relative = is_text and not path.is_absolute()
+            return os.path.relpath(os.path.realpath(path), os.path.realpath(str(root))) if is_relative else str(path)
         if isinstance(value, Mapping):
             return {key: resolved(inner, is_text) for key, inner in value.items()}
         return [resolved(inner, is_text) for inner in value] if isinstance(value, list) else value
 
-    # Another step's name might bring its tokenizer.
+    # Cleaning reads the tokenizer of the run of that name, so the name must not be that of another step.
     values = {"name": name} | values if isinstance(settings, Train) else values | {"name": name}
     return [f"{key}={as_yaml(resolved(value, key.startswith('data.')))}" for key, value in values.items()]
 

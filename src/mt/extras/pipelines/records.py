@@ -23,8 +23,8 @@ from mt.storage.find_model import find_model
 from mt.storage.run_dir import ModelDir, RunDir
 from mt.text.archives import file_state
 
-_PATHS = frozenset("root source target file folder source_file target_file init_from distill_from".split())
-_TEXTS = ("input", "closest_to", "source", "reference", "glossary")  # keys of files
+_PATH_KEYS = frozenset("root source target file folder source_file target_file init_from distill_from".split())
+_TEXT_KEYS = ("input", "closest_to", "source", "reference", "glossary")
 Score = dict[str, str | float | None]
 State = Literal["done", "new", "changed", "lost", "waiting"]
 
@@ -96,24 +96,24 @@ def may_write(plan: Plan, step: Step) -> bool:
 
 
 def earlier_scorers(plan: Plan, step: Step) -> list[Path]:
-    """Return the runs of small models that a scoring step has trained on other text."""
+    """Return the runs of small models that a scoring step has trained on an earlier text."""
     if step.config is None or not (isinstance(step.settings, ScoreSettings) and step.settings.train):
         return []
-    now = text_key(step)
-    if all(attempt.get("text", now) == now for attempt in list(_attempts(plan, step))[-1:]):
+    key = text_key(step)
+    if all(attempt.get("text", key) == key for attempt in list(_attempts(plan, step))[-1:]):
         return []
-    pairs = [each for pair in step.config.data.pairs for each in (pair, pair[::-1])]
-    runs = [RunDir(step.output / f"{own}-{other}{back}") for own, other in pairs for back in ("", "-back")]
+    directions = [direction for pair in step.config.data.pairs for direction in (pair, pair[::-1])]
+    runs = [RunDir(step.output / f"{src}-{tgt}{back}") for src, tgt in directions for back in ("", "-back")]
     return [run.root for run in dict.fromkeys(runs) if run.config.is_file()]
 
 
 def text_key(step: Step) -> str:
-    """Return the key of the text that a step's configuration names, with the settings that judge it."""
+    """Return the key of the text that a step's configuration names, and of the settings that its result depends on."""
     return manifest.stage_key(*_text(step))
 
 
 def _attempts(plan: Plan, step: Step) -> Iterable[dict[str, Any]]:
-    """Return the attempts; one that was killed has no costs, since nobody noted them."""
+    """Return the attempts at a step; a killed one has costs of zero, since its end was not noted."""
     path = plan.records / f"{step.name}.attempts"
     by_start = defaultdict[float, dict[str, Any]](lambda: {"seconds": 0.0, "core_seconds": 0.0})
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
@@ -124,14 +124,13 @@ def _attempts(plan: Plan, step: Step) -> Iterable[dict[str, Any]]:
 
 
 def step_key(step: Step) -> str:
-    """Return the key of a step whose inputs are all there; how their paths are spelled is not in it."""
+    """Return the key of a step whose inputs all exist; it does not depend on how their paths are spelled."""
     values, digests = _text(step)
-    options = step.settings.model_dump(
-        exclude_defaults=True, exclude={"config", "set", "output", "embeddings", *step.places}
-    )
+    excluded = {"config", "set", "output", "embeddings", *step.places}
+    options = step.settings.model_dump(exclude_defaults=True, exclude=excluded)
     given: dict[str, Any] = {key: len(paths) for key, paths in step.places.items()}
     teachers = step.config.training.distill_from if step.kind == "train" and step.config is not None else ()
-    if teachers:  # which of the models that it reads they are
+    if teachers:  # tells them apart from init_from among the models that it reads
         given["distill_from"] = len(teachers)
     if embeddings := getattr(step.settings, "embeddings", None):
         given["embeddings"] = manifest.folder_digests(Path(embeddings), cached_sha256)
@@ -145,36 +144,36 @@ def _text(step: Step) -> tuple[Any, dict[str, Any]]:
     if step.config is None:
         return {}, {}
     config = drop_missing_sources(step.config)
-    # A text is judged by these settings alone.
+    # Cleaning and scoring depend on these settings alone.
     include: Any = None if step.kind == "train" else {"data": True, "tokenizer": True, "model": {"source_format"}}
     dumped = config.model_dump(mode="json", exclude_defaults=True, include=include)
     return _without_paths(dumped), input_digests(config.data, cached_sha256)
 
 
 def _test_set(model: ModelDir) -> dict[str, Any] | None:
-    """Identify the text that a model is scored on where no other is given."""
+    """Identify the test set of a model, on which it is scored if no other text is given."""
     run = owner(model)
     if run is None:
         return None
     try:
         data = load_config(run.config).data.model_copy(update={"train": (), "valid": None})
         return input_digests(data, cached_sha256)
-    except InputError:  # a text is gone, and the run has its own copy
+    except InputError:  # a file is gone, but the run has its own copy
         return None
 
 
 def _without_paths(values: Any) -> Any:
     """Return the values of a configuration without paths of files, whose digests count."""
     if isinstance(values, dict):
-        return {key: _without_paths(value) for key, value in values.items() if key not in _PATHS}
+        return {key: _without_paths(value) for key, value in values.items() if key not in _PATH_KEYS}
     return [_without_paths(value) for value in values] if isinstance(values, list) else values
 
 
 def misfit(path: Path, key: str | None) -> str:
-    """Return the reason why a file or folder of the user is not what a key names; empty if it is."""
+    """Return the reason why a file or folder of the user does not suit a key; empty if it does."""
     if key == "scores" and not all((path / name).is_file() for name in ("scores.tsv", "scores.json")):
         return f"{path} has no scores.tsv and scores.json, as `mt data score` writes them"
-    return f"{path} is a folder, not a text" if key in _TEXTS and path.is_dir() else ""
+    return f"{path} is a folder, not a text" if key in _TEXT_KEYS and path.is_dir() else ""
 
 
 def input_digest(path: Path) -> str:
@@ -234,7 +233,7 @@ def _check_files(folder: Path, ignored: str | None = None) -> dict[str, Any]:
 
 
 def remove_altered(folder: Path) -> None:
-    """Remove the files of a folder that differ from its manifest; the command that wrote them would not replace it."""
+    """Remove the files of a folder that differ from its manifest, which its command would refuse to replace."""
     with contextlib.suppress(manifest.DamagedError):
         files = manifest.read_manifest(folder)["files"]
         for path in [path for path in folder.rglob("*") if path.is_file()]:
@@ -251,28 +250,28 @@ def _lost_files(plan: Plan, step: Step) -> list[Path]:
 
 def _scores(step: Step) -> list[Score]:
     """Return the scores that a step wrote, without those of damaged files."""
-    found = list[Score]()
+    scores = list[Score]()
     names = ("target_lang", "method", "bleu", "bleu_low", "bleu_high", "chrf", "ter")
     paths = {"train": RunDir(step.output).scores.glob("test.json"), "eval": step.output.glob("*.json")}
     for path in paths.get(step.kind, ()):
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
             results = json.loads(path.read_bytes())["results"]
-            found += _SCORES.validate_python([{name: result.get(name) for name in names} for result in results])
-    return found
+            scores += _SCORES.validate_python([{name: result.get(name) for name in names} for result in results])
+    return scores
 
 
 def states(plan: Plan) -> dict[str, State]:
-    """Return the state of each step: changed: done with other inputs; lost: its output is gone or another one now."""
-    found: dict[str, State] = {}
+    """Return the state of each step; `changed`: done with other inputs; `lost`: its output is gone or was altered."""
+    by_step: dict[str, State] = {}
     for name, step in plan.steps.items():
         record = read_record(plan, step)
-        if any(found[other] != "done" for other in step.needs):
-            found[name] = "waiting"
+        if any(by_step[other] != "done" for other in step.needs):
+            by_step[name] = "waiting"
         elif record is None:
-            found[name] = "new"
+            by_step[name] = "new"
         else:
-            found[name] = "changed"
+            by_step[name] = "changed"
             with contextlib.suppress(InputError):  # an input is gone
                 if record.key == step_key(step):
-                    found[name] = "done" if record.digest == output_digest(plan, step) else "lost"
-    return found
+                    by_step[name] = "done" if record.digest == output_digest(plan, step) else "lost"
+    return by_step

@@ -27,17 +27,18 @@ class StepCost:
     disk: int | None = None
 
 
-def plan_table(plan: Plan, found: Mapping[str, State], costs: Mapping[str, StepCost], jobs: int) -> str:
+def plan_table(plan: Plan, step_states: Mapping[str, State], costs: Mapping[str, StepCost], jobs: int) -> str:
     """Return the steps with the estimated costs of those that are to run."""
     rows = []
     for name in plan.steps:
         cost = costs.get(name, StepCost())
         seconds = "-" if cost.seconds is None else duration(cost.seconds)
-        rows.append([*_identity(plan, name, found), seconds, "-" if cost.disk is None else f"{cost.disk / 1e6:,.1f}"])
+        megabytes = "-" if cost.disk is None else f"{cost.disk / 1e6:,.1f}"
+        rows.append([*_identity(plan, name, step_states), seconds, megabytes])
     unknown = sum(cost.seconds is None for cost in costs.values())
     without = f", without {unknown} steps of unknown length" if unknown else ""
-    megabytes = sum(cost.disk or 0 for cost in costs.values()) / 1e6
-    total = f"estimated: {duration(makespan(plan, costs, jobs))}, {jobs} at once{without}; {megabytes:,.0f} MB"
+    disk = sum(cost.disk or 0 for cost in costs.values()) / 1e6
+    total = f"estimated: {duration(makespan(plan, costs, jobs))}, {jobs} at once{without}; {disk:,.0f} MB"
     return "\n".join([table(["step", "command", "state", "needs", "time", "MB"], rows), total])
 
 
@@ -62,10 +63,10 @@ def status_table(plan: Plan) -> str:
 
 def write_report(plan: Plan) -> str:
     """Write report.html into the pipeline's folder, and return its path."""
-    found = states(plan)
-    done = sum(state == "done" for state in found.values())
-    top = headline("" if done == len(found) else "warning", f"{done} of {len(found)} steps are done.")
-    rows = [[_linked(plan, row[0]), *row[1:]] for row in _rows(plan, found)]
+    step_states = states(plan)
+    done = sum(state == "done" for state in step_states.values())
+    summary = headline("" if done == len(step_states) else "warning", f"{done} of {len(step_states)} steps are done.")
+    rows = [[_linked(plan, row[0]), *row[1:]] for row in _rows(plan, step_states)]
     commands = [(name, quoted("mt", *step.words)) for name, step in plan.steps.items()]
     sections = [
         ("Steps", html_table(_HEADER, rows, "numbers named")),
@@ -74,7 +75,7 @@ def write_report(plan: Plan) -> str:
     ]
     name, path = plan.pipeline.file.name, plan.folder / "report.html"
     subtitle = f"{plan.pipeline.path}; {time.strftime('%Y-%m-%d %H:%M')}"
-    atomic.write_text(path, page(f"{name}: report", name, subtitle, top, sections))
+    atomic.write_text(path, page(f"{name}: report", name, subtitle, summary, sections))
     return str(path)
 
 
@@ -83,18 +84,17 @@ def _linked(plan: Plan, name: str) -> str:
     return Html(f'<a href="{name}/report.html">{name}</a>') if has_report else name
 
 
-def _rows(plan: Plan, found: Mapping[str, State]) -> list[list[str]]:
-    rows, finished = [], list[Record]()
-    for name, step in plan.steps.items():
-        record = read_record(plan, step)
-        finished += [record] if record else []
+def _rows(plan: Plan, step_states: Mapping[str, State]) -> list[list[str]]:
+    records = {name: read_record(plan, step) for name, step in plan.steps.items()}
+    rows = []
+    for name, record in records.items():
         costs = _costs([record]) if record else ["-"] * 3
-        rows.append([*_identity(plan, name, found), *_scores(record), *costs])
-    return [*rows, ["all", "", "", "", "", "", *_costs(finished)]]
+        rows.append([*_identity(plan, name, step_states), *_scores(record), *costs])
+    return [*rows, ["all", "", "", "", "", "", *_costs(list(filter(None, records.values())))]]
 
 
-def _identity(plan: Plan, name: str, found: Mapping[str, State]) -> list[str]:
-    return [name, plan.steps[name].kind, found[name], ", ".join(plan.steps[name].needs) or "-"]
+def _identity(plan: Plan, name: str, step_states: Mapping[str, State]) -> list[str]:
+    return [name, plan.steps[name].kind, step_states[name], ", ".join(plan.steps[name].needs) or "-"]
 
 
 def _costs(records: list[Record]) -> list[str]:
@@ -113,7 +113,7 @@ def _scores(record: Record | None) -> list[str]:
 def slurm_script(plan: Plan, overrides: tuple[str, ...], runs: Path, names: list[str]) -> str:
     """Return a shell script that submits steps as jobs, each after those that it needs.
 
-    SBATCH_OPTIONS is for partition, GPUs and time, as sbatch takes them.
+    It passes the environment variable SBATCH_OPTIONS, such as partition, GPUs and time, to sbatch.
     """
     path, folder = plan.pipeline.path, plan.records
     lines = [

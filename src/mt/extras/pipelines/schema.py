@@ -29,7 +29,7 @@ class Place(Section):
     step: Line | None = None
     """Name of the step that writes it."""
     file: Line | None = None
-    """A path; of a step: a file in its folder."""
+    """A path; with `step` that of a file in the step's folder."""
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield a place that names nothing."""
@@ -48,7 +48,7 @@ def _as_place(value: object) -> object:
 _Place = Annotated[Place, BeforeValidator(_as_place)]
 _Places = Annotated[tuple[_Place, ...], Field(min_length=1), BeforeValidator(as_tuple), OneOrList()]
 _Count = Annotated[int, Field(ge=1)]
-_Source = Annotated[LanguageCode | None, Field(alias="from")]
+_SourceLang = Annotated[LanguageCode | None, Field(alias="from")]
 
 
 def _as_reasons(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class Score(OnCorpus):
     device: Line | None = None
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield scores without models."""
+        """Yield scores with neither two models nor `train`, or with both."""
         if self.train == bool(self.forward and self.backward) or (self.train and (self.forward or self.backward)):
             yield Rule(("forward", "train"), "give `forward` and `backward`, or `train: true`")
 
@@ -128,7 +128,7 @@ class Clean(OnCorpus):
 
 class _Search(StepSettings):
     model: _Places
-    from_: _Source = None
+    from_: _SourceLang = None
     to: LanguageCode | None = None
     beam: _Count | None = None
     length_penalty: float | None = None
@@ -149,7 +149,7 @@ class _Synthesis(_Search):
     greedy: bool = False
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield greedy search beside another one."""
+        """Yield greedy search together with another one."""
         if self.greedy and (self.sample or self.beam not in (None, 1)):
             yield Rule(("greedy",), "is a beam of one; leave it out, or `beam` and `sample`")
 
@@ -161,7 +161,7 @@ class Distill(_Synthesis):
     n_best: Annotated[int, Field(ge=1, le=1000)] | None = None
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield choices among translations that there are not."""
+        """Yield a choice among several translations where there is one, and `n_best` without a choice."""
         yield from super().broken_rules()
         if self.closest_to is None and self.n_best is not None:
             yield Rule(("n_best",), "belongs to closest_to")
@@ -204,7 +204,7 @@ class Export(StepSettings):
     max_loss: Annotated[float, Field(ge=0)] | None = None
     source: _Place | None = None
     reference: _Place | None = None
-    from_: _Source = None
+    from_: _SourceLang = None
     to: LanguageCode | None = None
 
     def broken_rules(self) -> Iterator[Rule]:
@@ -238,8 +238,8 @@ class PipelineFile(Section):
     name: Annotated[str, Field(pattern=RUN_NAME, examples=["my-pipeline"])]
     """Name of the pipeline, and of its folder among the runs."""
     root: Line | None = None
-    """Folder that the paths of texts are relative to, itself relative to the current directory, and the trainings'
-    data.root; null: the current directory, and what each configuration says."""
+    """Folder that the paths of texts are relative to, also data.root of all configurations; itself relative to the
+    current directory. null: the current directory, and each configuration's own data.root."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Values for the configurations of all steps, by dotted key; a step's own values override them."""
     steps: Annotated[dict[str, Any], AfterValidator(_not_empty), Field(examples=[{"x": {}}])]

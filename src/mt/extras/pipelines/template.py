@@ -13,17 +13,17 @@ from mt.extras.planning.init_options import InitOptions
 from mt.extras.planning.recipe import rounded
 from mt.text.lines import count_lines
 
-# Shares of the time: of the teacher with its translating, and of the student's training; the rest is for preparing and
-# scoring it. The student is brief, for going on without translations gains more (docs/lab/students.md).
+# Shares of the time: the teacher's training and translating, and the student's training; the rest prepares and scores
+# the student. The student's is short, since a longer training of the teacher gains more (docs/lab/students.md).
 _TEACHER, _STUDENT = 0.93, 0.04
-_BEAM = 3  # of translating
-_FEW_PAIRS = 20_000  # where a decoder of one layer suffices; with 49,887 it lost 2.5 BLEU
+_BEAM = 3  # of the teacher, translating
+_FEW_PAIRS = 20_000  # below it a decoder of one layer suffices; with 49,887 it lost 2.5 BLEU
 _SHAPE = "model: {encoder_layers: 6, decoder_layers: 1}"
 _RATE = 0.1  # of the teacher's learning rate, for a student that starts with its weights
 
 _STUDENT_PIPELINE = """\
-# Written by `mt init --pipeline student`: a model translates the training text, and goes on as a student with the
-# references and the translations closest to them. {time}.
+# Written by `mt init --pipeline student`: a teacher translates the training text, and a student that starts from its
+# weights learns from the references and the translations closest to them. {time}.
 #
 #     mt train --config {pipeline}
 name: {name}-student
@@ -64,8 +64,8 @@ def draft_pipeline(options: InitOptions, draft: Draft, path: Path) -> tuple[str,
         hint = "give --train SOURCE TARGET; `mt data clean` writes such files"
         raise InputError("--pipeline student needs the training text as two text files", hint)
     minutes = options.minutes
-    of_teacher, translating = minutes and max(1.0, _TEACHER * minutes), search_factor(_BEAM, True, True)
-    text, summary = draft(replace(options, minutes=of_teacher, translating=translating))
+    teacher_minutes = minutes and max(1.0, _TEACHER * minutes)
+    text, summary = draft(replace(options, minutes=teacher_minutes, translating=search_factor(_BEAM, True, True)))
     config = parse_config(text, str(path))
     return text, _student(config, path, minutes), summary
 
@@ -84,7 +84,7 @@ def _student(config: Config, path: Path, minutes: float | None) -> str:
         beam=_BEAM,
         source=_in_map(pair.source),
         target=_in_map(pair.target),
-        student=_length(config.training),
+        student=_student_training(config.training),
     )
 
 
@@ -93,8 +93,8 @@ def _in_map(value: str) -> str:
     return as_yaml([value])[1:-1]
 
 
-def _length(teacher: TrainingConfig) -> str:
-    """Return the length and the learning rate of a student's training as keys."""
+def _student_training(teacher: TrainingConfig) -> str:
+    """Return the keys of a student's training: its length, learning rate and schedule."""
     steps = rounded(teacher.max_steps * _STUDENT / _TEACHER)
     keys: dict[str, object] = {
         "max_steps": steps,

@@ -41,7 +41,7 @@ class CorpusSample:
     """Counts and a sample of the pairs of some sources."""
 
     pairs: list[int]  # of each source, in their order
-    clean_pairs: list[int]  # of each source, those that cleaning keeps; duplicates are not looked for
+    clean_pairs: list[int]  # of each source, those that cleaning keeps, duplicates included
     back_translated: list[int]  # of each source, those with the tag of back-translations
     counts: dict[str, int]  # by what cleaning does with them
     sample: list[Pair]  # clean pairs at even distances
@@ -53,10 +53,10 @@ class CorpusSample:
         return sum(self.clean_pairs)
 
     def training_pairs(self, held_out: int, human: Sequence[int] | None = None) -> list[int]:
-        """Estimate the pairs of each source that remain after `held_out` of the human ones, by default all, leave."""
+        """Estimate the pairs of each source that remain after `held_out` are taken from `human`, by default all."""
         human = self.clean_pairs if human is None else human
         share = min(1.0, held_out / max(sum(human), 1))
-        return [pairs - round(own * share) for pairs, own in zip(self.clean_pairs, human, strict=True)]
+        return [pairs - round(human_pairs * share) for pairs, human_pairs in zip(self.clean_pairs, human, strict=True)]
 
     def words(self) -> tuple[float, float]:
         """Return the mean number of words of a source and of a target sentence."""
@@ -108,7 +108,7 @@ def _pairs(source: Source, data: DataConfig) -> Iterable[Pair]:
 
 
 def train_on_sample(settings: TokenizerConfig, sample: Sequence[Pair], tags: Sequence[str] = ()) -> TokenizerPair:
-    """Train tokenizers on a sample: fast, and close to those of the whole text."""
+    """Train tokenizers on a sample, which is fast; they are close to those of the full text."""
     log.info("training a tokenizer of %d pieces on %d pairs", settings.vocab_size, len(sample))
     source, target = ([pair[side] for pair in sample] for side in (0, 1))
     return TokenizerPair.train(source, target, settings.vocab_size, settings.shared, tags, settings.type)

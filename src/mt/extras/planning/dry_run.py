@@ -35,7 +35,7 @@ class Texts:
 
     train: CorpusSample
     pairs: list[int]  # of each training source, without what is held out
-    held_out: dict[str, tuple[int, bool]]  # pairs of validation and test set, and whether these are all
+    held_out: dict[str, tuple[int, bool]]  # of validation and test set: pairs, and whether these are all of them
 
 
 def dry_run(config: Config, runs: Path) -> str:
@@ -89,7 +89,7 @@ def _progress(run_dir: RunDir) -> tuple[int, float]:
 
 
 def _check_pretrained(config: Config, runs: Path, run_dir: RunDir) -> tuple[Pretrained, TokenizerPair | None]:
-    """Check the models to start and learn from, and the resume; return them and the tokenizers taken from them."""
+    """Check the models to start and learn from, and a resume; return them and the tokenizers taken from them."""
     pretrained = Pretrained.find(config, runs, recorded_inputs(run_dir))
     tokenizers = None
     if all(model is None or model.folder is not None for model in (pretrained.start, *pretrained.teachers)):
@@ -125,7 +125,7 @@ def read_texts(data: DataConfig) -> Texts:
 
 
 def _refuse_unusable(data: DataConfig, train: CorpusSample, split_off: int) -> None:
-    """Refuse what the preparation of the text refuses: nothing to train on, or scoring on back-translations."""
+    """Refuse text that preparation would refuse: nothing to train on, or back-translations to score on."""
     if train.clean <= split_off:
         message = f"data.train: no sentence pair in it when {split_off} for validation and test are split off"
         raise InputError(message, "name files of their own for these")
@@ -177,9 +177,8 @@ def _memory(measured: Measurements) -> str:
         return "unknown on this system"
     split = "; batches had to be split for lack of it: lower training.max_tokens" if measured.split else ""
     gpu = "" if measured.gpu_memory is None else f"{measured.gpu_memory / 1e9:.1f} GB of the GPU's, and "
-    return (
-        f"{gpu}{measured.memory / 1e9:.1f} GB, and some 0.3 for scoring, of {usable_memory() / 1e9:.0f} GB here{split}"
-    )
+    peak, usable = measured.memory / 1e9, usable_memory() / 1e9
+    return f"{gpu}{peak:.1f} GB, and some 0.3 for scoring, of {usable:.0f} GB here{split}"
 
 
 def _writable_parent(run_dir: RunDir) -> Path:
@@ -193,16 +192,14 @@ def _writable_parent(run_dir: RunDir) -> Path:
 
 
 def _disk_space(disk: Path, run: Path, needed: int, complete: bool) -> str:
-    """Describe the space that the run folder needs, of which it may have some already, and the space there is."""
+    """Describe the space that the run folder needs, how much of it is in use already, and the free space."""
     used = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())
     free = shutil.disk_usage(disk).free
     if free + used < needed:
-        raise MachineError(
-            f"{disk}: {_gigabytes(free)} GB free on this disk, but the run may need {_gigabytes(needed)}",
-            "free some space, or lower training.keep_checkpoints",
-        )
+        message = f"{disk}: {_gigabytes(free)} GB free on this disk, but the run may need {_gigabytes(needed)}"
+        raise MachineError(message, "free some space, or lower training.keep_checkpoints")
     bound = "up to" if complete else "at least"
-    in_use = f", {_gigabytes(used)} of it in use" if used >= 5_000_000 else ""  # as 0.01
+    in_use = f", {_gigabytes(used)} of it in use" if used >= 5_000_000 else ""  # shown as 0.01
     return f"{bound} {_gigabytes(needed)} GB{in_use}, of {_gigabytes(free)} GB free"
 
 

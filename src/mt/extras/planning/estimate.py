@@ -1,4 +1,4 @@
-"""Estimates for a whole training, from the measurements of a few steps."""
+"""Estimates for a full training, from measurements of a few steps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,10 +36,10 @@ def estimate(
     complete: bool = True,
     done: tuple[int, float] = (0, 0.0),
 ) -> Estimate:
-    """Extrapolate measurements on a sample to the whole training.
+    """Extrapolate measurements on a sample to the full training.
 
-    There are so many `pairs` of each training source; `complete` is False if the text has more than these, so that the
-    end of an epoch is unknown. A training that resumes has `done` so many steps in so many seconds.
+    `pairs` are those of each training source; `complete` is False if the text has more than these, so that the end of
+    an epoch is unknown. `done` has the steps and seconds that a training has behind it when it resumes.
     """
     training, data = config.training, config.data
     languages = list(map(data.languages_of, data.train))
@@ -81,8 +81,8 @@ def _checkpoints(config: Config, measured: Measurements, steps: int) -> int:
     """Return the bytes of the checkpoints and of the model folder."""
     training = config.training
     weights = measured.parameters * _WEIGHT_BYTES
-    copies = 3 + (training.ema_decay is not None)  # weights, two moments, their average
+    copies = 3 + (training.ema_decay is not None)  # weights, two moments, averaged weights
     averages = training.average_checkpoints if training.final_weights.startswith("average") else 1
-    made = sum(-(-steps // every) for every in (training.save_every, training.validate_every) if every)
-    checkpoints = min(training.keep_checkpoints + averages, made) + 1  # one is being written
+    written = sum(-(-steps // every) for every in (training.save_every, training.validate_every) if every)
+    checkpoints = min(training.keep_checkpoints + averages, written) + 1  # one is being written
     return checkpoints * copies * weights + 3 * weights  # the model for torch and CTranslate2

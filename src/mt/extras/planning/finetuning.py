@@ -23,10 +23,10 @@ from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
 from mt.extras.planning.first_config import (
     PROBE_LENGTH,
-    Texts,
+    GivenTexts,
     describe,
     fitting_length,
-    read_texts,
+    read_given_texts,
     refuse_unusable,
     with_precision,
 )
@@ -54,7 +54,7 @@ _RATES = (3e-5, 5e-4)  # the lowest and the highest
 _LITTLE_TEXT_DROPOUT = 0.2
 _NARROW = 256  # up to this d_model, two cores do not need larger batches than 2,048 tokens
 _MAX_LENGTH = DataConfig.model_fields["max_length"].default
-_SCORED, _BLOCK, _SCORING_SECONDS = 200, 20, 20.0  # sentences, at once, and the time after which no more are translated
+_SCORED, _BLOCK, _SCORING_SECONDS = 200, 20, 20.0  # sentences in all and at once; no block starts after this time
 
 
 class Start:
@@ -68,7 +68,7 @@ class Start:
             raise InputError(f"--from {error.message}", error.hint) from None
 
     def languages(self, source: str | None, target: str | None, has_order: bool = True) -> tuple[str, str]:
-        """Return the model's codes of the languages of a text; None is the only one that it knows.
+        """Return the model's codes for the languages of a text; None stands for the only one that it knows.
 
         Args:
             has_order: False swaps the languages if the model translates only in the other direction.
@@ -104,7 +104,7 @@ def draft_finetuning(options: InitOptions) -> tuple[str, str]:
     Errors are those of `draft_config`.
     """
     assert options.start is not None
-    start, texts = Start(options.start), read_texts(options)
+    start, texts = Start(options.start), read_given_texts(options)
     if options.general:
         refuse_unusable(texts.general, options.general[0], 1)
     if texts.valid is not None:  # the model is scored on it
@@ -135,34 +135,34 @@ def draft_finetuning(options: InitOptions) -> tuple[str, str]:
 def _text(
     name: str, start: Start, data: list[Choice], inputs: PlanInputs, length: Length, header: Sequence[str] = ()
 ) -> str:
-    theirs = start.config
-    dropout = max(theirs.model.dropout, _LITTLE_TEXT_DROPOUT) if inputs.pairs < SIZE_BOUNDS[0] else theirs.model.dropout
-    changed = theirs.model.model_copy(update={"dropout": dropout})
-    chosen = {"tune_length_penalty": False, "correct_spelling": True}  # their defaults, which `_values` leaves out
-    searched = theirs.decoding.model_copy(update=chosen)
-    tokenizer = theirs.tokenizer
-    if tokenizer.sampling_alpha is not None:  # allowed for the kind of a given file, which is not named
+    old = start.config
+    dropout = max(old.model.dropout, _LITTLE_TEXT_DROPOUT) if inputs.pairs < SIZE_BOUNDS[0] else old.model.dropout
+    model = old.model.model_copy(update={"dropout": dropout})
+    replaced = {"tune_length_penalty": False, "correct_spelling": True}  # set to defaults, which `_values` leaves out
+    decoding = old.decoding.model_copy(update=replaced)
+    tokenizer = old.tokenizer
+    if tokenizer.sampling_alpha is not None:  # it needs `type` where the file of the tokenizer is not named
         tokenizer = tokenizer.model_copy(update={"type": "unigram"})
-    data = data + [Choice("max_length", theirs.data.max_length)] * (theirs.data.max_length != _MAX_LENGTH)
+    data = data + [Choice("max_length", old.data.max_length)] * (old.data.max_length != _MAX_LENGTH)
     sections: Mapping[str, list[Choice]] = {
         "": [Choice("name", name)],
         "data": data,
-        "augmentation": _values(theirs.augmentation, "as the model's"),
+        "augmentation": _values(old.augmentation, "as the model's"),
         "tokenizer": _values(tokenizer, "the model's is kept", "vocab_size", "shared"),
-        "model": _values(changed, "the model's shape; only the kinds of dropout can be changed", *_SHAPE),
+        "model": _values(model, "the model's shape; only the kinds of dropout can be changed", *_SHAPE),
         "training": _training(start, inputs, length),
         "decoding": [
-            *_values(searched, "as the model's", "beam_size", "length_penalty"),
+            *_values(decoding, "as the model's", "beam_size", "length_penalty"),
             Choice("correct_spelling", False, "the model knows words that are not in this text"),
-            *[Choice("tune_length_penalty", True, TUNING_REASON)] * (searched.beam_size > 1),
+            *[Choice("tune_length_penalty", True, TUNING_REASON)] * (decoding.beam_size > 1),
         ],
-        "evaluation": _values(theirs.evaluation, "as the model's"),
+        "evaluation": _values(old.evaluation, "as the model's"),
     }
     return config_text(sections, header)
 
 
 def _values(section: Section, reason: str, *always: str) -> list[Choice]:
-    """Return some keys of a section, and those that differ from their default, except paths of tokenizers."""
+    """Return the keys in `always` and those that differ from their defaults, except paths of tokenizers."""
     fields = type(section).model_fields
     values = {key: value for key, value in section.model_dump().items() if "file" not in key}
     keys = [key for key, value in values.items() if key in always or value != fields[key].default]
@@ -190,8 +190,8 @@ def _training(start: Start, inputs: PlanInputs, length: Length) -> list[Choice]:
     if inputs.device != "cuda" and model.d_model <= _NARROW:
         changed.append(Choice("max_tokens", 2048, "small batches: more steps in the same time"))
     sizes = (model.d_model, model.n_heads, model.d_ff, model.encoder_layers, model.decoder_layers)
-    like_new = training_choices(Shape(*sizes, known_from="", optimizer=optimizer), inputs, length)
-    choices = {choice.key: choice for choice in [*like_new, *changed]}
+    from_scratch = training_choices(Shape(*sizes, known_from="", optimizer=optimizer), inputs, length)
+    choices = {choice.key: choice for choice in [*from_scratch, *changed]}
     # Short trainings of a finished model were measured at a falling rate, without averaged weights.
     choices.pop("ema_decay", None)
     if training.guided_alignment:
@@ -210,7 +210,7 @@ def _half_of_peak(training: TrainingConfig, d_model: int) -> float:
     return float(f"{peak / 2:.1e}")
 
 
-def _score(start: Start, texts: Texts, options: InitOptions) -> str:
+def _score(start: Start, texts: GivenTexts, options: InitOptions) -> str:
     """Translate some sentences greedily, and describe their scores."""
     sample = texts.inputs.sample if texts.valid is None else texts.valid
     pairs: list[Pair] = sample.sample[:: max(1, len(sample.sample) // _SCORED)][:_SCORED]
@@ -224,9 +224,7 @@ def _score(start: Start, texts: Texts, options: InitOptions) -> str:
         hypotheses += translator.best([source for source, _ in block], search)
     references = [target for _, target in pairs[: len(hypotheses)]]
     settings = EvaluationConfig(metrics=("bleu", "chrf"), bootstrap_samples=0)
-    found = score(hypotheses, references, settings, options.target_lang)
-    text = "training" if texts.valid is None else "validation"
-    return (
-        f"{start.path} scores BLEU {found.bleu:.1f} and chrF {found.chrf:.1f} before fine-tuning "
-        f"(greedy, {len(hypotheses)} sentences of the {text} text)"
-    )
+    scores = score(hypotheses, references, settings, options.target_lang)
+    split = "training" if texts.valid is None else "validation"
+    scored = f"greedy, {len(hypotheses)} sentences of the {split} text"
+    return f"{start.path} scores BLEU {scores.bleu:.1f} and chrF {scores.chrf:.1f} before fine-tuning ({scored})"

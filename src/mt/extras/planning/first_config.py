@@ -24,34 +24,34 @@ from mt.extras.planning.recipe import (
 from mt.system.cpus import usable_cores
 from mt.system.devices import choose_device, has_bf16
 
-_FEW_PAIRS = 1_000  # below it, a warning
-_MANY_TOO_LONG = 0.02  # share from which there is a warning
-_FIXED_SECONDS, _PAIRS_PREPARED = 40.0, 5000  # of a time limit, for what is not training; pairs a second
+_FEW_PAIRS = 1_000  # fewer get a warning
+_MANY_TOO_LONG = 0.02  # a share from which there is a warning
+_FIXED_SECONDS, _PAIRS_PER_SECOND = 40.0, 5000  # of preparation
 _VALIDATION_SHARE = 0.15  # of the training time, at most
 PROBE_LENGTH = Length(steps=1000, epochs=10.0, validations=10)
 _STEP_LIMITS = (50, 300_000)
 
 
 @dataclass(frozen=True)
-class Texts:
+class GivenTexts:
     """The texts that the user gave."""
 
     inputs: PlanInputs  # of a recipe for the training text
-    general: CorpusSample  # against forgetting; none of it unless a model is fine-tuned
+    general: CorpusSample  # mixed in against forgetting; empty unless a model is fine-tuned
     valid: CorpusSample | None  # None if it is split off the training text
     pairs: list[int]  # that remain to train on, of each source of the training text
     valid_pairs: int
     test_pairs: int
 
     def seconds_beside_training(self, measured: Measurements) -> float:
-        """Estimate the seconds of preparation, of scoring and of translating the training text where that is wanted."""
+        """Estimate the seconds of preparation, of scoring and, for a student, of translating the training text."""
         read = sum(self.inputs.sample.pairs)
         translating = read * self.inputs.translating * measured.seconds_per_sentence
-        preparing = _FIXED_SECONDS + (read + sum(self.general.pairs)) / _PAIRS_PREPARED
+        preparing = _FIXED_SECONDS + (read + sum(self.general.pairs)) / _PAIRS_PER_SECOND
         return preparing + translating + scoring_seconds(measured, self.valid_pairs, self.test_pairs)
 
 
-def read_texts(options: InitOptions) -> Texts:
+def read_given_texts(options: InitOptions) -> GivenTexts:
     """Read all files.
 
     Raises:
@@ -59,23 +59,21 @@ def read_texts(options: InitOptions) -> Texts:
     """
     data = validated_data(options)
     device = choose_device(options.device, "--device").type
-    own = len(options.train)
-    sample, general = sample_corpus(data.train[:own], data), sample_corpus(data.train[own:], data)
+    n_train = len(options.train)
+    sample, general = sample_corpus(data.train[:n_train], data), sample_corpus(data.train[n_train:], data)
     name = refuse_unusable(sample, options.train[0])
     if sample.clean < _FEW_PAIRS and options.start is None:
         log.warning("%d pairs are too few to learn a language from; expect very little", sample.clean)
-    cores, minutes, wanted = usable_cores(), options.minutes, options.device
-    inputs = PlanInputs(sample, device, cores, minutes, wanted, translating=options.translating)
+    minutes, translating = options.minutes, options.translating
+    inputs = PlanInputs(sample, device, usable_cores(), minutes, options.device, translating=translating)
     valid, test = (sample_held_out(split, data) for split in ("valid", "test"))
     split_off = inputs.held_out * ((valid is None) + (test is None))
     pairs = sample.training_pairs(split_off)
     if sum(pairs) == 0:
-        raise InputError(
-            f"{name}: {sample.clean} pairs are too few to hold {split_off} of them out",
-            "give more text, or files for --valid and --test",
-        )
+        hint = "give more text, or files for --valid and --test"
+        raise InputError(f"{name}: {sample.clean} pairs are too few to hold {split_off} of them out", hint)
     sizes = (inputs.held_out if split is None else sum(split.pairs) for split in (valid, test))
-    return Texts(inputs, general, valid, pairs, *sizes)
+    return GivenTexts(inputs, general, valid, pairs, *sizes)
 
 
 def draft_config(options: InitOptions) -> tuple[str, str]:
@@ -88,7 +86,7 @@ def draft_config(options: InitOptions) -> tuple[str, str]:
         InputError: a file is missing, empty, or not aligned with the other.
         MachineError: memory does not suffice for the timed steps.
     """
-    texts = read_texts(options)
+    texts = read_given_texts(options)
     inputs = texts.inputs
     template = ConfigTemplate(options.name, options.data_choices(inputs.held_out), tokenizer_choices(inputs), inputs)
     shape, length, measured = _fit_to_time(template, texts)
@@ -97,7 +95,7 @@ def draft_config(options: InitOptions) -> tuple[str, str]:
     return template.text(shape, length, header), summary
 
 
-def describe(config: Config, texts: Texts, measured: Measurements) -> tuple[list[str], str]:
+def describe(config: Config, texts: GivenTexts, measured: Measurements) -> tuple[list[str], str]:
     """Return the comment above a configuration, and a summary for the terminal."""
     inputs, pairs = texts.inputs, [*texts.pairs, *texts.general.clean_pairs]
     if measured.too_long >= _MANY_TOO_LONG:
@@ -131,13 +129,13 @@ def describe(config: Config, texts: Texts, measured: Measurements) -> tuple[list
 
 
 def with_precision(inputs: PlanInputs, measured: Measurements) -> PlanInputs:
-    """Add the number format that was measured; elsewhere than on such a processor, `auto` needs no measurement."""
+    """Add the number format measured on a CPU with bf16; on other devices `auto` needs no measurement."""
     is_measured = inputs.device == "cpu" and has_bf16(torch.device(inputs.device))
     return replace(inputs, precision=measured.precision) if is_measured else inputs
 
 
 def refuse_unusable(sample: CorpusSample, source: Source, needed: int = 2) -> str:
-    """Return the name of a text of which cleaning keeps as many pairs as are needed; `InputError` for others."""
+    """Refuse a text of which cleaning keeps fewer pairs than are needed; return the name of any other."""
     name, pairs = str(next(iter(source.values()))), sum(sample.pairs)
     if pairs == 0:
         raise InputError(f"{name}: no line in it", "give text, one sentence a line")
@@ -147,7 +145,7 @@ def refuse_unusable(sample: CorpusSample, source: Source, needed: int = 2) -> st
     return name
 
 
-def _fit_to_time(template: ConfigTemplate, texts: Texts) -> tuple[Shape, Length, Measurements]:
+def _fit_to_time(template: ConfigTemplate, texts: GivenTexts) -> tuple[Shape, Length, Measurements]:
     """Time steps of the first shape and, while too few epochs fit into the time limit, of smaller ones."""
     inputs, shape = template.inputs, first_shape(template.inputs)
     sample, minutes = inputs.sample.sample, inputs.minutes
@@ -155,9 +153,7 @@ def _fit_to_time(template: ConfigTemplate, texts: Texts) -> tuple[Shape, Length,
     while True:
         layers = shape.encoder_layers + shape.decoder_layers
         log.info("timing a few steps: d_model %d, %d layers", shape.d_model, layers)
-        config = template.config(shape, PROBE_LENGTH)
-        complete = len(sample) == inputs.pairs
-        measured = probe(config, sample, tokenizers, complete)
+        measured = probe(template.config(shape, PROBE_LENGTH), sample, tokenizers, complete=len(sample) == inputs.pairs)
         length = fitting_length(texts, measured, sum(texts.pairs))
         is_longest = minutes is None or length.steps == _STEP_LIMITS[1]
         if is_longest or shape == SHAPES[0] or length.epochs >= inputs.size_class.min_epochs:
@@ -170,10 +166,10 @@ def _fit_to_time(template: ConfigTemplate, texts: Texts) -> tuple[Shape, Length,
     return shape, length, measured
 
 
-def fitting_length(texts: Texts, measured: Measurements, pairs: float) -> Length:
-    """Return as many steps as the time limit allows or the text is worth, and validations for a small part of it.
+def fitting_length(texts: GivenTexts, measured: Measurements, pairs: float) -> Length:
+    """Return the steps that the time limit allows and the text is worth, and validations for a small part of the time.
 
-    An epoch has so many `pairs`.
+    An epoch has `pairs` pairs.
     """
     inputs = texts.inputs
     epochs = inputs.epochs or inputs.size_class.max_epochs

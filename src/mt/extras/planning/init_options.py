@@ -11,12 +11,12 @@ from mt.errors import InputError
 from mt.extras.planning.recipe import Choice
 
 Source = dict[str, Any]  # as in data.train
-Decide = Callable[[str, str, Sequence[str]], str]  # from a question, the option that answers it, and the choices
+Decide = Callable[[str, str, Sequence[str]], str]  # returns a choice, given a question, its option and the choices
 
 
 @dataclass(frozen=True)
 class Given:
-    """Facts about the files that the user gave; None: to be found in them."""
+    """Facts that the user stated about the files; None: to be found in them."""
 
     source_lang: str | None = None
     target_lang: str | None = None
@@ -35,12 +35,12 @@ class InitOptions:
     source_lang: str
     target_lang: str
     train: Sequence[Source]
-    valid: Sequence[Source]  # none: split off the training text
+    valid: Sequence[Source]  # empty: split off the training text
     test: Sequence[Source]  # likewise
     minutes: float | None  # time limit of the training, if any
     device: str  # auto, cpu, cuda or mps
     start: Path | None = None  # a model to fine-tune
-    general: Sequence[Source] = ()  # text like that which it was trained on
+    general: Sequence[Source] = ()  # text like the training text of that model
     general_share: float = 0.2  # of each epoch
     translating: float = 0.0  # as for `PlanInputs`
 

@@ -1,4 +1,4 @@
-"""Inspection of a corpus for `mt init`: how its files are written, and where the two languages are."""
+"""Inspection of a corpus for `mt init`: the format of its files, and the places of the two languages."""
 
 import json
 import re
@@ -27,11 +27,10 @@ _COLUMNS = "--columns SOURCE:TARGET"
 _LANGUAGES = "--source-lang and --target-lang"
 # File name endings that look like language codes; some are, as tok and src, but are rarely meant so.
 _NO_LANGUAGE = frozenset("bpe csv hyp ids lc out raw ref sp spm src tc tgt tok trg tsv txt xml zip".split())
-_ROLES = {  # by words of a stem, behind which may be a number
+_ROLES = {  # words in the names of files, maybe followed by a number
     "valid": r"(^|[._/-])(val(id(ation)?)?|dev(el(opment)?)?)(set)?(?![a-z])",
     "test": r"(^|[._/-])(dev)?test(s|set|ing)?(?![a-z])",
 }
-
 _PURPOSES = {"train": "training", "valid": "validation", "test": "testing"}
 
 
@@ -90,15 +89,15 @@ def _two_texts(source: str, target: str, given: Given) -> Found:
 
 
 def _refuse_contradiction(place: str, named: tuple[str | None, str | None], given: Given) -> None:
-    """Refuse texts that are named after the wanted languages in the opposite order, or after known other ones."""
+    """Refuse texts named after the wanted languages in the opposite order, or after other known languages."""
     source, target = named
     if source is None or target is None or base_language(source) == base_language(target):
         return
-    here, wanted = (base_language(source), base_language(target)), (given.source_lang, given.target_lang)
-    there = [code and base_language(code) for code in wanted]
-    differs = any(code not in (None, own) for code, own in zip(there, here, strict=True))
-    is_crossed = here[0] == there[1] or here[1] == there[0]
-    if differs and (is_crossed or all(map(language_code, here))):
+    bases, wanted = (base_language(source), base_language(target)), (given.source_lang, given.target_lang)
+    wanted_bases = [code and base_language(code) for code in wanted]
+    differs = any(code not in (None, base) for code, base in zip(wanted_bases, bases, strict=True))
+    is_crossed = bases[0] == wanted_bases[1] or bases[1] == wanted_bases[0]
+    if differs and (is_crossed or all(map(language_code, bases))):
         raise _other_languages(place, (source, target), wanted)
 
 
@@ -109,7 +108,7 @@ def _other_languages(place: str, named: tuple[str, str], wanted: tuple[str | Non
 
 
 def language_ending(name: str) -> str | None:
-    """Return en of corpus.en and of corpus.en.gz."""
+    """Return the language code that a file name ends in: en for corpus.en and corpus.en.gz."""
     path = Path(name)
     ending = (path.with_suffix("") if path.suffix.lower() in COMPRESSED else path).suffix.removeprefix(".")
     return ending if re.fullmatch("[a-z]{2,3}([-_][A-Za-z0-9]+)?", ending) and ending not in _NO_LANGUAGE else None
@@ -133,8 +132,8 @@ def _choose(names: Sequence[str], given: Given, decide: Decide, place: str, opti
 
 def _units(name: str, kind: str, given: Given, decide: Decide) -> Found:
     units = islice(read_units(Path(name), kind), _SAMPLE)
-    there = list(dict.fromkeys(language for _, texts in units for language, _ in texts))
-    bases = list(dict.fromkeys(there if len(there) == 2 else map(base_language, there)))
+    codes = list(dict.fromkeys(language for _, texts in units for language, _ in texts))
+    bases = list(dict.fromkeys(codes if len(codes) == 2 else map(base_language, codes)))
     if len(bases) < 2:
         raise InputError(f"{name}: no unit in two languages", "check its kind, and whether it is translated")
     chosen = _choose(bases, given, decide, name, _LANGUAGES)
@@ -204,27 +203,27 @@ def _paired_texts(name: str, key: str, given: Given, decide: Decide) -> Found:
     languages = _text_languages(names, given, decide, name)
     pairs = text_pairs(names, languages)
     role = {stem: next((r for r, mark in _ROLES.items() if re.search(mark, stem)), "train") for stem in pairs}
-    own, purpose = [stem for stem in pairs if role[stem] == given.split], _PURPOSES[given.split]
-    if not own or len(own) == len(pairs):
+    stems, purpose = [stem for stem in pairs if role[stem] == given.split], _PURPOSES[given.split]
+    if not stems or len(stems) == len(pairs):
         log.info("%s: %s, %s-%s, for %s", name, ", ".join(pairs), *languages, purpose)
         return Found([{key: name}], languages)
     others = {stem: split for stem, split in role.items() if split != "train" and given.split == "train"}
     held_out = {split: {key: name, "stem": stem} for stem, split in reversed(others.items())}  # the first of each
     uses = {stem: f"as --{split}" if held_out[split]["stem"] == stem else "not used" for stem, split in others.items()}
     shown = "".join(f"; {stem} {use}" for stem, use in uses.items())
-    log.info("%s: %s, %s-%s, for %s%s", name, ", ".join(own), *languages, purpose, shown)
-    return Found([{key: name, "stem": stem} for stem in own], languages, held_out)
+    log.info("%s: %s, %s-%s, for %s%s", name, ", ".join(stems), *languages, purpose, shown)
+    return Found([{key: name, "stem": stem} for stem in stems], languages, held_out)
 
 
 def _text_languages(names: list[str], given: Given, decide: Decide, place: str) -> tuple[str, str]:
-    """Find two codes in the names of texts that differ in nothing else."""
+    """Find the codes of two languages in the names of texts that differ in nothing else."""
     tokens = dict.fromkeys(token for name in names for token in re.split(r"[._/-]", name))
     codes = [code for code in tokens if language_code(code) == code.lower()]
     codes = list(dict.fromkeys([*filter(None, (given.source_lang, given.target_lang)), *codes]))
     paired = [pair for pair in combinations(codes, 2) if text_pairs(names, pair)]
-    there = list(dict.fromkeys(chain.from_iterable(paired)))
+    known = list(dict.fromkeys(chain.from_iterable(paired)))
     if not paired:
         hint = f"it holds {', '.join(names[:10]) or 'nothing'}; texts are paired by codes, as train.en and train.de"
         raise InputError(f"{place}: no two texts whose names differ in a language's code", hint)
-    source, target = _choose(there, given, decide, place, _LANGUAGES)
+    source, target = _choose(known, given, decide, place, _LANGUAGES)
     return source, target

@@ -32,26 +32,27 @@ def convert_config(path: Path, given: Mapping[str, Any]) -> tuple[str, str, str]
     """
     file = str(path)
     toolkit, options = read_options(path)
-    found = convert(toolkit, options, file)
-    converted = sum(line > 0 for _, line in found.origins.values())
-    known = {**given, **found.values}
-    languages = known.get("data.source_lang"), known.get("data.target_lang")
-    _add_texts(found, file, named_texts(toolkit, options, languages, file), given)
-    _settle(found)
-    _require_valid(found, file)
+    conversion = convert(toolkit, options, file)
+    converted = sum(line > 0 for _, line in conversion.origins.values())
+    values = {**given, **conversion.values}
+    languages = values.get("data.source_lang"), values.get("data.target_lang")
+    _add_texts(conversion, file, named_texts(toolkit, options, languages, file), given)
+    _add_dependent_values(conversion)
+    _require_valid(conversion, file)
     lists: list[str] = []
-    for title, lines in (("Differs in meaning:", found.differing), ("Without a counterpart:", found.missing)):
+    for title, lines in (("Differs in meaning:", conversion.differing), ("Without a counterpart:", conversion.missing)):
         lists += [title, *(f"  {line}" for line in lines)] if lines else []
     origin = f"{file}, of {toolkit}"
-    text = config_text(_sections(found), [f"Converted by `mt init` from {origin}.", _RAW, *lists])
+    text = config_text(_sections(conversion), [f"Converted by `mt init` from {origin}.", _RAW, *lists])
     parse_config(text, "the text that mt init has written")
-    return str(found.values["name"]), text, "\n".join([f"{origin}: {converted} values are taken from it", _RAW, *lists])
+    summary = "\n".join([f"{origin}: {converted} values are taken from it", _RAW, *lists])
+    return str(conversion.values["name"]), text, summary
 
 
-def _add_texts(found: Conversion, file: str, named: Any, given: Mapping[str, Any]) -> None:
+def _add_texts(conversion: Conversion, file: str, named: Any, given: Mapping[str, Any]) -> None:
     """Add languages, texts and the name: those given, else those in the file."""
     languages, texts = named
-    values, origins = found.values, found.origins
+    values, origins = conversion.values, conversion.origins
     for key, language in zip(("data.source_lang", "data.target_lang"), languages, strict=True):
         values[key] = given.get(key) or language
         if values[key] is None:
@@ -70,9 +71,9 @@ def _add_texts(found: Conversion, file: str, named: Any, given: Mapping[str, Any
     origins |= dict.fromkeys(given, (_GIVEN, 0))
 
 
-def _settle(found: Conversion) -> None:
-    """Complete what our keys need beyond single options."""
-    values, origins = found.values, found.origins
+def _add_dependent_values(conversion: Conversion) -> None:
+    """Set keys of ours that depend on several values."""
+    values, origins = conversion.values, conversion.origins
     if values["training.schedule"] not in ("noam", "inverse_sqrt"):
         values.setdefault("training.warmup_steps", 0)
     if values.get("training.weight_decay") and values.get("training.optimizer", "adam") == "adam":
@@ -87,26 +88,26 @@ def _settle(found: Conversion) -> None:
         origins["data.max_length"] = "a batch holds no longer sentence", 0
 
 
-def _require_valid(found: Conversion, file: str) -> None:
+def _require_valid(conversion: Conversion, file: str) -> None:
     tree: dict[str, Any] = {}
-    for key, value in found.values.items():
+    for key, value in conversion.values.items():
         section, _, name = key.rpartition(".")
         (tree.setdefault(section, {}) if section else tree)[name] = value
     _, problems = validate(tree)
     for problem in problems:
-        name, line = found.origins.get(dotted(problem.path[:2]), ("", 0))
+        name, line = conversion.origins.get(dotted(problem.path[:2]), ("", 0))
         place = f"{file}:{line}: {name}" if line else f"{file}: {dotted(problem.path)}"
         if name == _GIVEN:
             place = f"--{problem.path[-1]}".replace("_", "-")
         raise InputError(f"{place}: {problem.message}", "change it there, or write the configuration by hand")
 
 
-def _sections(found: Conversion) -> dict[str, list[Choice]]:
+def _sections(conversion: Conversion) -> dict[str, list[Choice]]:
     """Return the values in the order of the configuration, each with the name of its option."""
     sections: dict[str, list[Choice]] = {}
-    owners: dict[str, type[Section]] = {"": Config, **SECTIONS}
-    for name, section in owners.items():
-        keys = [(key, f"{name}.{key}".removeprefix(".")) for key in section.model_fields]
-        taken = [(key, found.values[own], found.origins.get(own, ("",))[0]) for key, own in keys if own in found.values]
-        sections[name] = [Choice(*each) for each in taken]
+    models: dict[str, type[Section]] = {"": Config, **SECTIONS}
+    values, origins = conversion.values, conversion.origins
+    for section, model in models.items():
+        paths = [(key, f"{section}.{key}".removeprefix(".")) for key in model.model_fields]
+        sections[section] = [Choice(key, values[p], origins.get(p, ("",))[0]) for key, p in paths if p in values]
     return sections

@@ -18,13 +18,12 @@ from mt.extras.planning.other_toolkits import Option, knows, tables
 from mt.text.languages import LANGUAGE_NAMES
 
 _KNOWN = "--like reads a YAML file of JoeyNMT, OpenNMT-py or Eole, or a text file with a fairseq-train command"
-_FEWEST = 3  # known options of a file that belongs to a toolkit
+_MIN_KNOWN = 3  # options by which the file of a toolkit is recognised
 _SECTIONS = re.compile(r"(training|model(\.embeddings)?|transforms_configs\.[^.]+)\.")  # Eole's, not OpenNMT-py's
 _COMMAND = re.compile(r"\bfairseq(?:-|_cli[/.])(hydra-train|train|preprocess)(?:\.py)?\)?(?=\s|$)")
 _OPTION = re.compile("-[a-zA-Z]|--")
 _SHELL = re.compile(r"--|\||&&?|;|\d?>+.*|\d>&\d")  # words after which a command's options have ended
 _SHORT = {"-s": "--source-lang", "-t": "--target-lang", "-a": "--arch"}
-_SPLITS = ("train", "valid", "test")
 
 
 def read_options(path: Path) -> tuple[str, dict[str, Option]]:
@@ -45,7 +44,7 @@ def read_options(path: Path) -> tuple[str, dict[str, Option]]:
     readings = {**dict.fromkeys(tables()["toolkits"], leaves), "OpenNMT-py or Eole": unsectioned}
     known = {name: sum(knows(name, key) for key in keys) for name, keys in readings.items()}
     name = max(known, key=lambda each: known[each])
-    if known[name] < _FEWEST:
+    if known[name] < _MIN_KNOWN:
         raise InputError(f"{file}: not a configuration of a toolkit that mt knows", _KNOWN)
     return name, readings[name]
 
@@ -80,7 +79,7 @@ def _find_command(line: str) -> re.Match[str] | None:
 
 
 def _commands(text: str, file: str) -> Iterator[tuple[str, int, list[tuple[str, int]]]]:
-    """Yield the name of each fairseq command, its line, and its words with theirs."""
+    """Yield the name of each fairseq command, its line, and its words, each with its line."""
     variables = dict(re.findall(r"^\s*(?:export\s+)?(\w+)=(\S+)\s*$", text, re.MULTILINE))
     kind, start, words = "", 0, list[tuple[str, int]]()
     for number, line in enumerate(text.splitlines(), 1):
@@ -115,7 +114,7 @@ def _parse_words(words: list[tuple[str, int]], file: str) -> Iterator[tuple[str,
         flag = name in flags or (not has_value and not knows("fairseq", name))
         if not (equals or flag):
             if not has_value:
-                raise InputError(f"{file}:{line}: {word} has no value", "write one behind it")
+                raise InputError(f"{file}:{line}: {word} has no value", "write one after it")
             value, _ = remaining.popleft()
         try:
             yield name, Option(True if flag and not equals else plain_scalar(value), line)
@@ -135,7 +134,7 @@ def named_texts(toolkit: str, options: Mapping[str, Option], languages: tuple[An
 
 
 def _joeynmt_texts(values: Mapping[str, Any], languages: tuple[Any, Any], *_: Any) -> Any:
-    found = {}
+    sources = {}
     for split, name, hub in (("train", "train", "train"), ("valid", "dev", "validation"), ("test", "test", "test")):
         text, kind = values.get(f"data.{name}"), values.get("data.dataset_type")
         source: dict[str, Any] = {"source": f"{text}.{languages[0]}", "target": f"{text}.{languages[1]}"}
@@ -144,14 +143,14 @@ def _joeynmt_texts(values: Mapping[str, Any], languages: tuple[Any, Any], *_: An
         elif kind == "huggingface":
             source = {"hub": str(text), "split": hub, "config": values.get("data.dataset_cfg.name")}
         if text is not None:
-            found[split] = [source]
-    return languages, found
+            sources[split] = [source]
+    return languages, sources
 
 
 def _opennmt_texts(
     values: Mapping[str, Any], languages: tuple[Any, Any], options: Mapping[str, Option], file: str
 ) -> Any:
-    found: dict[str, list[dict[str, Any]]] = {}
+    sources: dict[str, list[dict[str, Any]]] = {}
     for corpus in dict.fromkeys(name.rpartition(".")[0] for name in options if re.match(r"data\..*\.path_", name)):
         paths = [str(values.get(f"{corpus}.{side}", "")) for side in ("path_src", "path_tgt")]
         if not all(paths):
@@ -161,17 +160,17 @@ def _opennmt_texts(
         if paths[0].startswith("hf://"):  # hf://OWNER/NAME/COLUMN
             hub, _, column = paths[0].removeprefix("hf://").rpartition("/")
             source = {"hub": hub, "source_column": column, "target_column": paths[1].rpartition("/")[2]}
-        found.setdefault("valid" if corpus == "data.valid" else "train", []).append(source)
+        sources.setdefault("valid" if corpus == "data.valid" else "train", []).append(source)
         languages = (languages[0] or language_ending(paths[0]), languages[1] or language_ending(paths[1]))
-    return languages, found
+    return languages, sources
 
 
 def _fairseq_texts(values: Mapping[str, Any], languages: tuple[Any, Any], *_: Any) -> Any:
     if None in languages:
         pairs = re.findall(r"(?<![a-z])([a-z]{2,3})[-_]([a-z]{2,3})(?![a-z])", str(values.get("data")))
         languages = next((pair for pair in reversed(pairs) if set(pair) <= LANGUAGE_NAMES.keys()), languages)
-    found = {}
-    for split in _SPLITS:
+    sources = {}
+    for split in ("train", "valid", "test"):
         prefixes = str(values.get(f"--{split}pref", "")).split(",")
-        found[split] = [{"source": f"{p}.{languages[0]}", "target": f"{p}.{languages[1]}"} for p in prefixes if p]
-    return languages, found
+        sources[split] = [{"source": f"{p}.{languages[0]}", "target": f"{p}.{languages[1]}"} for p in prefixes if p]
+    return languages, sources

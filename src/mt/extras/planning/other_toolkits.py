@@ -13,9 +13,9 @@ from mt.console import shortened
 from mt.errors import InputError
 
 _SENTENCE_TOKENS = 32  # assumed for a sentence where batches are counted in sentences
-_FEWEST_PIECES = 300  # of a vocabulary of ours
-_OFF: tuple[Any, ...] = (None, False, 0, -1, "", "none", [], [0])  # with these, an option without counterpart is idle
-_TRANSFORMS = {"sentencepiece", "bpe", "onmt_tokenize", "filtertoolong"}  # need nothing: mt has its own tokenizer
+_MIN_PIECES = 300  # of a vocabulary of ours
+_OFF: tuple[Any, ...] = (None, False, 0, -1, "", "none", [], [0])  # values with which an option needs no counterpart
+_TRANSFORMS = {"sentencepiece", "bpe", "onmt_tokenize", "filtertoolong"}  # not needed: mt has its own tokenizer
 
 
 class Option(NamedTuple):
@@ -34,15 +34,15 @@ class _Noted(NamedTuple):
 
 @dataclass
 class Conversion:
-    """Options by our keys."""
+    """The options of a file as values of our keys."""
 
     values: dict[str, Any] = field(default_factory=dict)
-    origins: dict[str, tuple[str, int]] = field(default_factory=dict)  # of each, an option and its line; 0: its default
+    origins: dict[str, tuple[str, int]] = field(default_factory=dict)  # by key, an option and its line; 0: a default
     differing: list[str] = field(default_factory=list)  # options whose meaning differs, each with an explanation
     missing: list[str] = field(default_factory=list)  # options without a counterpart
 
     def add(self, key: str, value: Any, option: str, line: int = 0) -> bool:
-        """Set a value unless the key has another one; return whether it has this one now."""
+        """Set a value unless the key has one; return False if that is a different one."""
         self.origins.setdefault(key, (option, line))
         return bool(self.values.setdefault(key, value) == value)
 
@@ -51,10 +51,10 @@ class Conversion:
 def tables() -> dict[str, Any]:
     """Read the tables."""
     path = Path(__file__).with_suffix(".yaml")
-    found: Any = parse_yaml(path.read_text(encoding="utf-8"), path.name).root
-    for table in found["toolkits"].values():
+    content: Any = parse_yaml(path.read_text(encoding="utf-8"), path.name).root
+    for table in content["toolkits"].values():
         table["rows"] = {name: row for names, row in table["rows"].items() for name in names.split()}
-    return dict(found)
+    return dict(content)
 
 
 def knows(toolkit: str, option: str) -> bool:
@@ -68,35 +68,35 @@ def convert(toolkit: str, options: Mapping[str, Option], file: str) -> Conversio
     """Convert the options of a file.
 
     Raises:
-        InputError: the file is not about a translating Transformer, or a value is of an impossible kind.
+        InputError: the file does not describe a Transformer for translation, or a value has the wrong type.
     """
     table = tables()["toolkits"][toolkit]
     _refuse_other_tasks(toolkit, table, options, file)
-    found, fallbacks = Conversion(), []
+    conversion, fallbacks = Conversion(), []
     plain = {name: option.value for name, option in options.items()}
     for name, (value, line) in options.items():
         shown = f"{name}: {shortened(as_yaml(value))}"
         if name not in table["rows"]:
-            found.missing += [shown] * (value not in _OFF and not knows(toolkit, name))
+            conversion.missing += [shown] * (value not in _OFF and not knows(toolkit, name))
             continue
         try:
-            ours, note = _ours(table["rows"][name], value, plain)
+            ours, note = _convert_option(table["rows"][name], value, plain)
         except (TypeError, ValueError, AttributeError, IndexError):
             raise InputError(f"{file}:{line}: {shown}: a value of another kind is expected") from None
         if ours is None:
-            found.missing.append(shown)
+            conversion.missing.append(shown)
         if note:
-            found.differing.append(f"{shown}: {note}")
-        for key, own in (ours or {}).items():
+            conversion.differing.append(f"{shown}: {note}")
+        for key, converted in (ours or {}).items():
             if key.endswith("*"):
-                fallbacks.append((key.removesuffix("*"), own, name, line))
-            elif not found.add(key, own, name, line):
-                earlier = f"{as_yaml(found.values[key])} from {found.origins[key][0]}"
-                found.differing.append(f"{shown}: mt has one {key}, which is {earlier}")
-    fallbacks += [(key, own, f"{toolkit}'s default", 0) for key, own in table["defaults"].items()]
+                fallbacks.append((key.removesuffix("*"), converted, name, line))
+            elif not conversion.add(key, converted, name, line):
+                earlier = f"{as_yaml(conversion.values[key])} from {conversion.origins[key][0]}"
+                conversion.differing.append(f"{shown}: mt has one {key}, which is {earlier}")
+    fallbacks += [(key, default, f"{toolkit}'s default", 0) for key, default in table["defaults"].items()]
     for fallback in fallbacks:
-        found.add(*fallback)
-    return found
+        conversion.add(*fallback)
+    return conversion
 
 
 def _refuse_other_tasks(toolkit: str, table: Mapping[str, Any], options: Mapping[str, Option], file: str) -> None:
@@ -109,7 +109,7 @@ def _refuse_other_tasks(toolkit: str, table: Mapping[str, Any], options: Mapping
         raise InputError(f"{file}: {table['kind'][0]} is missing, and {toolkit}'s default is no Transformer", hint)
 
 
-def _ours(row: str, value: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
+def _convert_option(row: str, value: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
     """Return an option's value by our keys, None without a counterpart, and how the meaning differs."""
     keys, _, conversion = f" {row}".partition(" by ")
     result = value
@@ -126,7 +126,7 @@ def _ours(row: str, value: Any, options: Mapping[str, Any]) -> tuple[dict[str, A
 
 
 def _first(value: Any, options: Mapping[str, Any]) -> Any:
-    """Return the first of values that change in training."""
+    """Return the first value of an option that may list several, for later parts of the training."""
     values = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
     first = plain_scalar(values[0]) if isinstance(values[0], str) else values[0]
     return _Noted(first, "changes in training there; the first value is taken") if values[1:] else first
@@ -169,7 +169,7 @@ _FUNCTIONS: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {
     "number": lambda value, options: len(value),
     "one_minus": lambda value, options: 1 - value if value else None,
     "peak": _peak,
-    "pieces": lambda value, options: max(value, _FEWEST_PIECES),
+    "pieces": lambda value, options: max(value, _MIN_PIECES),
     "positive": lambda value, options: value if value > 0 else None,
     "rsqrt_rate": _rsqrt_rate,
     "sentences": _sentences,

@@ -1,6 +1,6 @@
 """Probes: a few real training steps on a sample of the text, timed in a process of their own.
 
-Its peak memory is that of the training, and running out of memory ends only that process.
+The peak memory of that process is the training's, and running out of memory ends nothing else.
 """
 
 import logging
@@ -110,7 +110,7 @@ def _measure(
     device = choose_device(config.training.device)
     torch.manual_seed(config.seed)
     min_vocab = 0 if complete else config.tokenizer.vocab_size
-    src_vocab, tgt_vocab = (max(one.vocab_size, min_vocab) for one in (tokenizers.source, tokenizers.target))
+    src_vocab, tgt_vocab = (max(each.vocab_size, min_vocab) for each in (tokenizers.source, tokenizers.target))
     model = build(config.model, src_vocab, tgt_vocab, config.data.max_length, tokenizers.shared).to(device)
     freeze(model, config.training.freeze)
     corpus = _encode(run, config, sample, tokenizers)
@@ -133,7 +133,7 @@ def _measure(
         seconds_per_step=elapsed / steps,
         tokens_per_step=tokens / steps,
         steps_per_pair=batches / config.training.accumulate / len(sample),
-        seconds_per_sentence=_translate(model, corpus, config),
+        seconds_per_sentence=_seconds_per_sentence(model, corpus, config),
         memory=peak_memory(),
         gpu_memory=torch.cuda.max_memory_allocated() if device.type == "cuda" else None,
         too_long=1 - len(corpus) / len(sample),
@@ -149,15 +149,13 @@ def _encode(run: RunDir, config: Config, sample: list[Pair], tokenizers: Tokeniz
     encode_corpus(paths, tokenizers, run.encoded("train"), "probe", config.data.max_length, source_format=source_format)
     corpus = EncodedCorpus.open(run.encoded("train"), source_format)
     if len(corpus) == 0:
-        raise InputError(
-            f"data.train: none of its pairs is within data.max_length ({config.data.max_length} tokens)",
-            "raise it, or split the lines into sentences",
-        )
+        message = f"data.train: none of its pairs is within data.max_length ({config.data.max_length} tokens)"
+        raise InputError(message, "raise it, or split the lines into sentences")
     return corpus
 
 
 def _sampled(run: RunDir, config: Config, corpus: EncodedCorpus, tokenizers: TokenizerPair) -> EncodedCorpus:
-    """Return the corpus as subword regularisation segments it in the first epoch, into more tokens."""
+    """Return the corpus as subword regularisation segments it in the first epoch, with more tokens."""
     segmenters = [make_segmenter(tokenizer, config.tokenizer) for tokenizer in tokenizers]
     return SampledCorpus(corpus, tokenizers, segmenters, config.seed, config.data.max_length, run.root).in_epoch(0)
 
@@ -172,7 +170,7 @@ def _train(trainer: Trainer, corpus: EncodedCorpus, seconds: float) -> tuple[int
     lengths = corpus.lengths()
     plan = plan_epoch(*lengths, trainer.settings.max_tokens, 0, 0)
     longest = max(plan, key=lambda batch: int(max(side[batch].max() for side in lengths)))
-    batch = assemble(corpus, longest)  # for which memory must suffice
+    batch = assemble(corpus, longest)  # memory must suffice for it
     largest = trainer.train_step.accumulate_gradients([batch] * trainer.settings.accumulate, 0)
     trainer.train_step.zero_gradients()
     trainer.step()  # allocates the optimizer's state
@@ -190,7 +188,7 @@ def _now(trainer: Trainer) -> float:
     return time.perf_counter()
 
 
-def _translate(model: TranslationModel, corpus: EncodedCorpus, config: Config) -> float:
+def _seconds_per_sentence(model: TranslationModel, corpus: EncodedCorpus, config: Config) -> float:
     """Return the seconds to translate a sentence greedily, as validation does.
 
     An untrained model writes sentences of any length, so the time per token is measured.

@@ -22,7 +22,7 @@ class _SizeClass(NamedTuple):
     vocab_reason: str
 
 
-# Sentence pairs from which a corpus belongs to the next class of size.
+# Numbers of sentence pairs from which a corpus belongs to the next size class
 _TINY, _SMALL, _MEDIUM, _LARGE = SIZE_BOUNDS = (10_000, 60_000, 300_000, 2_000_000)
 _SIZE_CLASSES = (
     _SizeClass(30, 6, 2000, "few pieces, so that each is seen often"),
@@ -78,10 +78,10 @@ class Length:
     """The length of a training."""
 
     steps: int  # of the optimizer
-    epochs: float  # that they make
+    epochs: float  # passes over the text
     validations: int
-    minutes: float | None = None  # that they may take with the validations; None where the text limits the steps
-    overall: float | None = None  # minutes of all, with preparation and scoring, if there is a time limit
+    minutes: float | None = None  # that steps and validations may take; None where the text limits the steps
+    overall: float | None = None  # minutes in all, with preparation and scoring, if there is a time limit
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class PlanInputs:
     minutes: float | None = None  # time limit of the training, if any
     device_option: str = "auto"  # the value of training.device
     precision: str = "auto"  # the value of training.precision
-    epochs: int | None = None  # after which more gain little, if not as for a new model
+    epochs: int | None = None  # after which more gain little; None: as for a new model
     translating: float = 0.0  # of the training text for a student, as a multiple of a validation's search
 
     @property
@@ -129,7 +129,7 @@ def tokenizer_choices(inputs: PlanInputs) -> list[Choice]:
     source, target = inputs.sample.letters()
     letters = len(source.keys() | target.keys())
     if letters > size_class.vocab_size // 3 and size_class is not _SIZE_CLASSES[-1]:
-        large_enough = (each for each in _SIZE_CLASSES if letters <= each.vocab_size // 3)
+        large_enough = (larger for larger in _SIZE_CLASSES if letters <= larger.vocab_size // 3)
         size_class = next(large_enough, _SIZE_CLASSES[-1])
         reason = f"the text has {letters:,} different letters, and each needs a piece"
     n_source, n_target = max(source.total(), 1), max(target.total(), 1)
@@ -141,7 +141,7 @@ def tokenizer_choices(inputs: PlanInputs) -> list[Choice]:
 
 
 def model_choices(shape: Shape, inputs: PlanInputs, epochs: float) -> list[Choice]:
-    """Return the model section, with a dropout for so many epochs."""
+    """Return the model section, with a dropout that suits the number of epochs."""
     dropout, reason = _dropout(shape, inputs, epochs)
     return [
         Choice("d_model", shape.d_model, shape.known_from),

@@ -1,4 +1,4 @@
-"""Style of a delimited table: delimiter, quotes and header, as far as its rows tell."""
+"""Style of a delimited table: delimiter, quotes and header, as its rows suggest."""
 
 import csv
 import io
@@ -29,11 +29,11 @@ def language_code(name: str) -> str | None:
     if text in _CODES:
         return _CODES[text]
     is_code = re.fullmatch("[a-z]{2}([-_][a-z0-9]+)?", text) and base_language(text) in LANGUAGE_NAMES
-    return text[:2] if is_code and text not in ("id", "no") else None  # rather a number than Indonesian or Norwegian
+    return text[:2] if is_code and text not in ("id", "no") else None  # more likely a number than a language
 
 
 def table_style(name: str, kind: str, given: Given, decide: Decide) -> Source:
-    """Find the delimiter and the quoting of a table, where they are not those of its kind."""
+    """Find the delimiter and the quoting of a table; leave out those that are usual for its kind."""
     usual = "\t" if kind == ".tsv" else ","
     delimiter = given.delimiter or _delimiter(name, usual, decide)
     delimiter = _DELIMITERS.get(delimiter, delimiter)
@@ -68,12 +68,12 @@ def _regularity(lines: list[str], delimiter: str) -> Iterable[float]:
 
 
 def _is_quoted(name: str, delimiter: str, decide: Decide) -> bool:
-    """Report whether a table is written as Excel does, which quotes cells with a quote or a delimiter, or all."""
+    """Report whether a table is quoted as Excel does it: cells with a quote or a delimiter, or all cells."""
     raw: list[str] = []  # lines of the current row
 
     def lines() -> Iterator[str]:
         for line in read_lines(Path(name)):
-            line = line.replace("\r", " ")  # which csv takes for a line end
+            line = line.replace("\r", " ")  # csv would take it for a line end
             raw.append(line)
             if len(raw) > _SAMPLE:
                 raise csv.Error("a cell without an end")
