@@ -44,11 +44,11 @@ class _TqdmHandler(logging.Handler):
 
 def harmless(text: str) -> str:
     """Escape the control characters of foreign text for a terminal."""
-    return _CONTROLS.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+    return _CONTROLS.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", text)
 
 
 def quoted(*words: str) -> str:
-    """Return words of a command as a shell of this system takes them."""
+    """Return the words of a command quoted for this system's shell."""
     return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
 
 
@@ -65,15 +65,15 @@ def set_up_logging(verbose: bool = False) -> None:
     log.propagate = False
 
 
-# The open log files of trainings, which threads may run at once; closing the last one restores the usual log.
-_files, _usual, _lock = list[logging.Handler](), contextlib.ExitStack(), threading.Lock()
+# The open log files of trainings, which threads may run at once; closing the last one restores the log's settings.
+_open_files, _saved_settings, _lock = list[logging.Handler](), contextlib.ExitStack(), threading.Lock()
 
 
 @contextlib.contextmanager
 def logged_to(path: Path) -> Iterator[None]:
-    """Append everything that is logged in the `with` block to a file, terminal or not, details included.
+    """Append everything that is logged in the `with` block to a file, also debug messages that the terminal lacks.
 
-    A log that cannot be written must not cost a training: it is left out with a warning.
+    A log that cannot be written must not end a training: it is left out with a warning.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,31 +85,31 @@ def logged_to(path: Path) -> Iterator[None]:
     handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk is reported elsewhere
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     with _lock:
-        if not _files:
-            _give_details()
-        _files.append(handler)
+        if not _open_files:
+            _log_all_levels()
+        _open_files.append(handler)
         log.addHandler(handler)
     try:
         yield
     finally:
         with _lock:
-            _files.remove(handler)
+            _open_files.remove(handler)
             log.removeHandler(handler)
-            if not _files:
-                _usual.close()
-        with contextlib.suppress(OSError):  # it writes what a full disk did not take
+            if not _open_files:
+                _saved_settings.close()
+        with contextlib.suppress(OSError):  # closing flushes lines that a full disk did not take
             handler.close()
 
 
-def _give_details() -> None:
-    """Give all details to the handlers of the log, and those of the program above no more than before."""
-    _usual.callback(log.setLevel, log.level)
-    if log.propagate:  # handlers above get records of any level
-        passed = logging.Handler(log.getEffectiveLevel())
-        passed.emit = logging.getLogger().callHandlers  # type: ignore[method-assign]
-        log.addHandler(passed)
-        _usual.callback(log.removeHandler, passed)
-        _usual.callback(setattr, log, "propagate", True)
+def _log_all_levels() -> None:
+    """Lower the log's level to DEBUG; handlers of the root logger get no more records than before."""
+    _saved_settings.callback(log.setLevel, log.level)
+    if log.propagate:  # records pass to the root logger's handlers whatever its level
+        to_root = logging.Handler(log.getEffectiveLevel())
+        to_root.emit = logging.getLogger().callHandlers  # type: ignore[method-assign]
+        log.addHandler(to_root)
+        _saved_settings.callback(log.removeHandler, to_root)
+        _saved_settings.callback(setattr, log, "propagate", True)
     log.propagate = False
     log.setLevel(logging.DEBUG)
 
@@ -147,7 +147,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def shortened(text: str, width: int = 40) -> str:
-    """Return the beginning of a text, of at most so many characters.
+    """Return a text, cut to at most `width` characters.
 
     >>> shortened("one two three", 8)
     'one two…'

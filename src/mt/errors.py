@@ -26,8 +26,8 @@ class MtError(Exception):
     @property
     def location(self) -> str | None:
         """The file, `file:line` or key that the message begins with; None if it names none there."""
-        found = re.match(r"((?:[A-Za-z]:[\\/])?[^\s:]+(?::\d+)?): ", self.message)
-        return found[1] if found else None
+        match = re.match(r"((?:[A-Za-z]:[\\/])?[^\s:]+(?::\d+)?): ", self.message)
+        return match[1] if match else None
 
     def __str__(self) -> str:
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
@@ -69,13 +69,13 @@ def contradict(both: bool, one: str, other: str) -> None:
 
 
 def require_package(package: str, user: str, hint: str = "pip install 'mt-train[data]'") -> None:
-    """Refuse what needs a package that is not installed, named as it is imported, without importing it."""
+    """Raise InputError if a package, named as in an import, is not installed; `user` is what needs it."""
     if find_spec(package) is None:
         raise InputError(f"{user} needs a package that is not installed ({package.replace('_', '-')})", hint)
 
 
 def first_line(error: BaseException, limit: int = 300) -> str:
-    """Return the first line of an error's message, or else its type."""
+    """Return the first line of an error's message, or its type if the message is empty."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:limit]
 
 
@@ -102,7 +102,7 @@ def memory_explained(hint: str) -> Iterator[None]:
 
 def is_disk_full(error: BaseException) -> bool:
     """Return True if a disk or the user's quota is full."""
-    # `datasets` checks in advance and gives no errno.
+    # `datasets` checks the space in advance, and its error has no errno.
     return isinstance(error, OSError) and (
         error.errno in (errno.ENOSPC, errno.EDQUOT) or "Not enough disk space" in str(error)
     )

@@ -27,7 +27,7 @@ def export(
     force: bool = False,
     runs: str | Path = "runs",
 ) -> str:
-    """Write a model for other software, which then loads it and is compared with the model.
+    """Write a model for other software, and compare the output of that software with the model's.
 
     Args:
         format_: ctranslate2, huggingface, onnx or argos.
@@ -35,12 +35,12 @@ def export(
         model: a run folder, a model folder or a checkpoint; None: the newest finished run in `runs`.
         quantization: weights of ctranslate2 and argos: float32, float16 or int8.
         max_loss: BLEU points that quantization may cost on the validation set; None: 0.5.
-        source, reference: two files aligned by line, to measure that on; None: the run's validation set.
+        source, reference: two files aligned by line, to measure that loss on; None: the run's validation set.
         to, source_lang: the languages of `reference` and `source`, where the model has several.
         force: replace an earlier export.
 
     Returns:
-        the result of the comparison and where the export is, a line each.
+        the result of the comparison and the path of the export, one line each.
 
     Raises:
         InputError: the format cannot hold this model, the export loses more than `max_loss`, or `output` is in use.
@@ -86,16 +86,16 @@ def import_model(
             folder with Marian's .npz, or that file; a folder of CTranslate2.
         output: the folder to write; it appears when it is complete.
         source_lang: the language to translate from, or several, where the model knows several.
-        target_langs: the language to translate into, or several; empty: all that it knows.
-        prune: a text file, or several; only the pieces that they need remain in the vocabulary, and `model` may be a
-            model folder with a SentencePiece tokenizer.
+        target_langs: the language to translate into, or several; empty: all that the model knows.
+        prune: a text file, or several; only the pieces that they need remain in the vocabulary. `model` may then also
+            be a model folder of mt with a SentencePiece tokenizer.
         force: replace an earlier import.
 
     Returns:
-        the languages and where the model is, a line each.
+        the languages and the path of the model, one line each.
 
     Raises:
-        InputError: it is no such model, its files do not fit together, or `output` is in use.
+        InputError: the model is of no such kind, its files do not fit together, or `output` is in use.
     """
     from mt.extras.importing.importing import find_folder, import_folder  # imports torch
 

@@ -68,12 +68,13 @@ def clean_corpus(
     Args:
         config: a YAML file, or its content as a mapping.
         output: the folder to write: new, or an earlier cleaning.
-        keep, drop: findings, such as "identical", whose pairs to keep or to drop, too; one, or several.
-        max_per_template: keep so many pairs of each template.
+        keep, drop: findings, such as "identical", whose pairs are kept, or dropped as well; one, or several.
+        max_per_template: keep at most this many pairs of each template.
         repair: fix sentences, and put lines back in step, before judging.
         scores: the folder that `score_corpus` wrote: drop pairs with low scores.
-        min_score: the least score that stays; None: what the scores suggest.
-        keep_share: the best share to keep, of all sources or by number, from 1, in the `sources` of the scores.
+        min_score: the lowest score to keep; None: the threshold that the scores suggest.
+        keep_share: the share of pairs to keep, best first: of all sources, or by a source's number, from 1 (0: all
+            others), in the `sources` of the scores.
         by: the column of the scores to select by; None: `score`.
         runs: the folder of runs; one of the configuration's name may have a tokenizer.
         overrides: of the form `data.max_ratio=4`.
@@ -83,7 +84,7 @@ def clean_corpus(
         `mt.train` as `data={"train": sources}`.
 
     Raises:
-        InputError: the text cannot be read, or none would be left; arguments contradict each other; the folder has
+        InputError: the text cannot be read, or none would be left; arguments contradict each other; `output` has
             other files.
     """
     contradict(min_score is not None and keep_share is not None, "--min-score", "--keep-share")
@@ -152,19 +153,19 @@ def score_corpus(
     similarity = scoring.embedding_similarity(Path(embeddings), device) if embeddings else None
     if forward is None:
         forward, backward = _train_pair(settings, folder, device, Path(runs))
-    found = [find_models(models, runs) for models in (forward, backward)]
+    folders = [find_models(models, runs) for models in (forward, backward)]
     load_once = cache(partial(load, engine="torch", device=device, runs=runs))
-    loaded = [[load_once(each.root) for each in models] for models in found]
+    translators = [[load_once(folder.root) for folder in models] for models in folders]
     bitexts = [bitext for bitext in bitexts_of(settings.data) if bitext.split == "train"]
     scorers = {
         bitext.direction: (
-            _scorer(loaded[0], "--forward", *bitext.languages),
-            _scorer(loaded[1], "--backward", *reversed(bitext.languages)),
+            _scorer(translators[0], "--forward", *bitext.languages),
+            _scorer(translators[1], "--backward", *reversed(bitext.languages)),
         )
         for bitext in bitexts
     }
     facts = survey(bitexts)
-    weights = [translating_files(read_manifest(each.path)["files"]) for models in loaded for each in models]
+    weights = [translating_files(read_manifest(model.path)["files"]) for models in translators for model in models]
     key = stage_key(facts.digest, facts.sizes, weights, folder_digests(Path(embeddings)) if embeddings else None)
     if (summary := finished_summary(folder, key)) is None:
         mark_scores_folder(folder)
@@ -174,17 +175,16 @@ def score_corpus(
     return summary
 
 
-def _scorer(models: list[Translator], option: str, own: str, other: str) -> Scorer:
-    fitting = [each for each in models if own in each.source_langs and other in each.target_langs]
-    if not fitting:
-        given = ", ".join(f"{each.path} ({each.direction})" for each in models)
-        raise InputError(f"{option} {given}: not a model from {own} to {other}", "give one of the text's languages")
-    chosen: dict[str, Any] = {"to": other, "source_lang": own if len(fitting[0].source_langs) > 1 else None}
-    return partial(fitting[0].score, **chosen)
+def _scorer(models: list[Translator], option: str, source: str, target: str) -> Scorer:
+    model = next((model for model in models if source in model.source_langs and target in model.target_langs), None)
+    if model is None:
+        given = ", ".join(f"{model.path} ({model.direction})" for model in models)
+        raise InputError(f"{option} {given}: not a model from {source} to {target}", "give one of the text's languages")
+    return partial(model.score, to=target, source_lang=source if len(model.source_langs) > 1 else None)
 
 
 def _train_pair(settings: Config, folder: Path, device: str, runs: Path) -> tuple[list[Path], list[Path]]:
-    """Train a small model each way, for any two languages once, on the clean part of the training text."""
+    """Train small models, one each way for any two languages, on the clean part of the training text."""
     data = settings.data
     human = {frozenset(data.languages_of(source)) for source in data.train if not is_synthetic(source)}
     for pair in map(data.languages_of, data.train):
@@ -197,13 +197,13 @@ def _train_pair(settings: Config, folder: Path, device: str, runs: Path) -> tupl
     cleaned = write_clean(check.check_corpus(settings, runs, 1, dropped_for=rules), text, rules, digests)
     models: tuple[list[Path], list[Path]] = ([], [])
     for pair, sources in sources_by_languages(data, cleaned.sources).items():
-        for side, (own, other) in enumerate((pair, pair[::-1])):
-            name = f"{own}-{other}" + ("-back" if side and own == other else "")
+        for side, languages in enumerate((pair, pair[::-1])):
+            name = "-".join(languages) + ("-back" if side and pair[0] == pair[1] else "")
             log.info("training %s, a small model that scores", folder / name)
-            train = [_swapped(each) if side else each for each in sources]
-            size = sum((Path(data.root) / each["target"]).stat().st_size for each in train)
+            train = [_swapped(source) if side else source for source in sources]
+            size = sum((Path(data.root) / source["target"]).stat().st_size for source in train)
             try:
-                start(scoring.small_model(name, (own, other), data.root, train, size, device), [], folder)
+                start(scoring.small_model(name, languages, data.root, train, size, device), [], folder)
             except InputError as error:
                 hint = "name a new --output" if "cannot resume" in error.message else error.hint
                 raise InputError(error.message, hint) from None
@@ -216,16 +216,16 @@ def sources_by_languages(
     data: DataConfig, cleaned: Sequence[dict[str, Any]]
 ) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Return the cleaned sources for small models by their languages, those of an opposite direction swapped."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for number, (source, each) in enumerate(zip(data.train, cleaned, strict=True)):
+    by_languages: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for number, (source, cleaned_source) in enumerate(zip(data.train, cleaned, strict=True)):
         pair = data.languages_of(source)
-        own = {key: value for key, value in each.items() if key in ("source", "target", "synthetic")}
+        entry = {key: value for key, value in cleaned_source.items() if key in ("source", "target", "synthetic")}
         if any(source == before.opposite(data.languages_of(before)) for before in data.train[:number]):
             continue  # the same text, read both ways
-        if pair[::-1] in found:
-            pair, own = pair[::-1], _swapped(own) if pair[0] != pair[1] else own
-        found.setdefault(pair, []).append(own)
-    return found
+        if pair[::-1] in by_languages:
+            pair, entry = pair[::-1], _swapped(entry) if pair[0] != pair[1] else entry
+        by_languages.setdefault(pair, []).append(entry)
+    return by_languages
 
 
 def _swapped(source: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ _CHECKED_AT_ONCE = 1000  # lines with their prefixes
 
 
 class Directions:
-    """The directions of a model, whose `translator` has its languages still to be chosen."""
+    """The directions of a model; no languages are chosen in `translator` yet."""
 
     def __init__(self, translator: Translator) -> None:
         self._translator = self._detecting = translator
@@ -27,11 +27,11 @@ class Directions:
         self._warned: set[tuple[str, str]] = set()  # zero-shot pairs
 
     def into(self, to: str | None, source_lang: str | None, is_detected: bool = False) -> Translator:
-        """Return the translator of a direction; with "auto", of any from which `to` is reached, without its terms.
+        """Return the translator of a direction; from "auto", of any direction into `to`, without its glossary.
 
         Raises:
-            InputError: the model does not have the languages, needs to be told one, or cannot detect them, or its
-                glossary does not name them.
+            InputError: the model does not have the languages, one must be named, detection is impossible, or the
+                glossary does not name the languages.
         """
         if source_lang == AUTO:
             self._load_detector()
@@ -39,12 +39,12 @@ class Directions:
             if self._translator.glossary is not None and len(others) > 1:
                 self._translator.glossary.require_languages()
             return replace(self._translator, glossary=None).to(to, next(iter(others), None))
-        into = (self._detecting if is_detected else self._translator).to(to, source_lang)
-        pair = into.format.source_lang, into.chosen or ""
-        if into.is_zero_shot and pair not in self._warned:
+        translator = (self._detecting if is_detected else self._translator).to(to, source_lang)
+        pair = translator.format.source_lang, translator.chosen or ""
+        if translator.is_zero_shot and pair not in self._warned:
             self._warned.add(pair)
             log.warning("from %s to %s is zero-shot: the model was not trained on this pair of its languages", *pair)
-        return into
+        return translator
 
     def source_of(self, text: str, target_lang: str) -> str | None:
         """Return the likeliest of the model's source languages of a text; None if it is in the target language."""
@@ -52,8 +52,8 @@ class Directions:
         if self._detector is None:
             return next(iter(codes), "")
         others = [code for code in codes if code != target_lang]
-        found = self._detector.source_of(text, others, target_lang)[0]
-        return None if found == target_lang else found
+        code = self._detector.source_of(text, others, target_lang)[0]
+        return None if code == target_lang else code
 
     def detected(self, sample: str, into: Translator) -> Translator | None:
         """Return the translator from the language of a document; None if it is in the target language."""
@@ -69,7 +69,7 @@ class Directions:
         first_line: int,
         is_detected: bool = False,
     ) -> None:
-        """Refuse a prefix that a translation cannot begin with, or of no line, unless texts are still to be read.
+        """Refuse a prefix that no translation can begin with, and one without a line; iterators are not read.
 
         With `is_detected`, the source language of each line is still to be detected.
         """
@@ -78,21 +78,21 @@ class Directions:
             return
         if isinstance(lines, Sized) and isinstance(prefixes, Sized) and not isinstance(prefixes, str):
             refuse_unpaired(1 if isinstance(lines, str) else len(lines), len(prefixes), first_line)
-        begun = repeat(prefixes) if isinstance(prefixes, str) else texts_of(prefixes)
-        pairs = zip(texts_of(lines), begun, strict=False)
+        per_line = repeat(prefixes) if isinstance(prefixes, str) else texts_of(prefixes)
+        pairs = zip(texts_of(lines), per_line, strict=False)
         while block := list(islice(pairs, _CHECKED_AT_ONCE)):
             for text in chain.from_iterable(block):
                 check_text(text)
-            texts, own = [text for text, _ in block], [prefix for _, prefix in block]
-            into.check_prefixes(texts, options, first_line, own)
+            block_lines, block_prefixes = [line for line, _ in block], [prefix for _, prefix in block]
+            into.check_prefixes(block_lines, options, first_line, block_prefixes)
             if is_detected:
-                self._refuse_translated(texts, into.target_lang, own, first_line)
+                self._refuse_translated(block_lines, into.target_lang, block_prefixes, first_line)
             first_line += len(block)
 
     def _refuse_translated(
         self, lines: Sequence[str], target_lang: str, prefixes: Sequence[str], first_line: int
     ) -> None:
-        """Refuse a prefix of a line that is in the target language already."""
+        """Refuse a prefix for a line that is in the target language already, and so is not translated."""
         for number, (line, prefix) in enumerate(zip(lines, prefixes, strict=False), first_line):
             if prefix.strip() and self.source_of(line, target_lang) is None:
                 message = f"line {number} is in {target_lang} already, and has a prefix"
@@ -108,7 +108,7 @@ class Directions:
     ) -> list[list[Candidate]]:
         """Translate each line from the language that it is in; one in the target language stays as it is.
 
-        `into` has the target language, and says whether the source may have inline terms.
+        `into` has the target language, and its `inline_terms` is used for all of them.
 
         Raises:
             InputError: there is a prefix for a line in the target language.
@@ -116,14 +116,15 @@ class Directions:
         target_lang = into.target_lang
         self._refuse_translated(lines, target_lang, prefixes, first_line)
         sources = [self.source_of(line, target_lang) for line in lines]
-        found = {i: [Candidate(line, 0.0, 0.0)] for i, line in enumerate(lines)}
+        candidates = {i: [Candidate(line, 0.0, 0.0)] for i, line in enumerate(lines)}
         for code in dict.fromkeys(sources):
             if code is not None:
                 rows = [i for i, source in enumerate(sources) if source == code]
-                own, numbers = [prefixes[i] for i in rows if prefixes], [first_line + i for i in rows]
+                row_lines, row_prefixes = [lines[i] for i in rows], [prefixes[i] for i in rows if prefixes]
                 translator = replace(self.into(target_lang, code, is_detected=True), inline_terms=into.inline_terms)
-                found |= zip(rows, translator.translate([lines[i] for i in rows], options, numbers, own), strict=True)
-        return [found[i] for i in range(len(lines))]
+                translated = translator.translate(row_lines, options, [first_line + i for i in rows], row_prefixes)
+                candidates |= zip(rows, translated, strict=True)
+        return [candidates[i] for i in range(len(lines))]
 
     def _load_detector(self) -> None:
         codes = self._translator.settings.source_langs

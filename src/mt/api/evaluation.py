@@ -86,13 +86,13 @@ def evaluate(
         model: as of `mt.load`.
         source, reference: a test set, two files aligned by line; None: the test set of the model's run.
         to: score this target language only.
-        source_lang: likewise; of `source`, it is needed only where a tag names it.
+        source_lang: score this source language only; with `source`, needed only by a model that has a tag for it.
         metrics: bleu, chrf, ter or comet, or several of them; default: the configured ones.
         comet_model: with the metric comet: the folder of a COMET checkpoint.
         output: the folder that `Evaluation.write` writes to; None: the run's `eval/`.
         force: replace files in `output`.
         engine, compute_type, device, shortlist, runs, glossary, keep: as of `mt.load`.
-        request: the search, where it was checked before; otherwise the arguments of `mt.api.search.Search`.
+        request: a search that is checked already, instead of the arguments of `mt.api.search.Search`.
 
     Raises:
         InputError: there is no such model or text, the arguments contradict each other, or a file would be replaced.
@@ -105,22 +105,21 @@ def evaluate(
     models, config, texts = _read(model, runs, (source, reference), (source_lang, to))
     comet = _comet(metrics, _path(comet_model), device)
     opened, texts = _open(models, choice, texts, to)
-    is_one = len({text.direction for text in texts}) == 1
-    if terms is not None and not is_one:
+    if terms is not None and len({text.direction for text in texts}) > 1:
         terms.require_languages()
         terms = terms.optional()
     opened = opened.with_glossary(terms)
     methods = _methods(config, request, opened.settings.search)
-    covered = not metrics or set(config.evaluation.metrics) <= set(metrics)
-    usual = terms is None and request.is_default and choice == EngineChoice(device=device) and covered
-    folder, name = _output(models, config, usual, source, (source_lang, to), _path(output))
+    has_all_metrics = not metrics or set(config.evaluation.metrics) <= set(metrics)
+    is_usual = terms is None and request.is_default and choice == EngineChoice(device=device) and has_all_metrics
+    folder, name = _output(models, config, is_usual, source, (source_lang, to), _path(output))
     if folder is not None:
-        kinds = ("source", "reference", "json", *(method.name for method in methods))
+        suffixes = ("source", "reference", "json", *(method.name for method in methods))
         stems = (name, *(f"{name}.{text.direction}" for text in texts))
-        written = [folder / f"{stem}.{kind}" for stem in stems for kind in kinds]
-        refuse_inputs(written, [source, reference])
+        files = [folder / f"{stem}.{suffix}" for stem in stems for suffix in suffixes]
+        refuse_inputs(files, [source, reference])
         if output is not None and not force:
-            _refuse_present(written)
+            _refuse_existing(files)
     results = test_set.evaluate(opened.translator, _with_metrics(config, metrics), texts, methods, comet)
     return Evaluation(tuple(results), folder, name)
 
@@ -156,7 +155,7 @@ def evaluate_robustness(
     Args:
         model, engine, compute_type, device, shortlist, runs: as of `mt.load`.
         source, reference, to, source_lang: as of `mt.evaluate`.
-        request: the search, where it was checked before; otherwise the arguments of `mt.api.search.Search`.
+        request: a search that is checked already, instead of the arguments of `mt.api.search.Search`.
 
     Raises:
         InputError: there is no such model or text, or the arguments contradict each other.
@@ -189,8 +188,8 @@ def tune_length_penalty(
         InputError: the text is the test set of a model's run, or the search is greedy.
     """
     models, config, texts = _read(model, runs, (source, reference), (source_lang, to), "valid")
-    for each in models:
-        refuse_test_text(each, read_config(each).data, texts)
+    for folder in models:
+        refuse_test_text(folder, read_config(folder).data, texts)
     opened, texts = _open(models, EngineChoice(**engine), texts, to)
     if (request.beam_size or config.decoding.beam_size) == 1:
         raise InputError("--tune-length-penalty: greedy search has no length penalty", "give --beam 5")
@@ -233,34 +232,34 @@ def _open(
 def _output(
     models: list[ModelDir],
     config: Config,
-    usual: bool,
+    is_usual: bool,
     source: Path | None,
     languages: tuple[str | None, str | None],
     output: Path | None,
 ) -> tuple[Path | None, str]:
-    """Return the folder of the results, None if there is none, and the name of their files.
+    """Return the folder of the results, None if there is none, and the stem of their files' names.
 
     In a run's folder, scores of other languages, texts or settings do not replace those from the end of its training.
     """
-    known = config.data.source_lang, config.data.target_lang
-    source_lang, to = (code if len(codes) > 1 else None for code, codes in zip(languages, known, strict=True))
-    chosen = f"from-{source_lang}" if source_lang and not to else "-".join(filter(None, (source_lang, to)))
-    name = f"{source.stem if source else 'test'}{f'.{chosen}' if chosen else ''}"
+    model_languages = config.data.source_lang, config.data.target_lang
+    source_lang, to = (code if len(codes) > 1 else None for code, codes in zip(languages, model_languages, strict=True))
+    direction = f"from-{source_lang}" if source_lang and not to else "-".join(filter(None, (source_lang, to)))
+    name = f"{source.stem if source else 'test'}{f'.{direction}' if direction else ''}"
     if output is not None:
         return output, name
     if source is not None and f"{source.stem}.".startswith("test."):
         name = f"other.{name}"
     run = run_of(models[0]) if len(models) == 1 else None
-    return run.scores if run else None, name if usual else f"changed.{name}"
+    return run.scores if run else None, name if is_usual else f"changed.{name}"
 
 
-def _refuse_present(written: Iterable[Path]) -> None:
-    if present := next(filter(Path.exists, written), None):
-        raise InputError(f"--output {present.parent}: {present} exists", "name another, or overwrite it with --force")
+def _refuse_existing(files: Iterable[Path]) -> None:
+    if existing := next(filter(Path.exists, files), None):
+        raise InputError(f"--output {existing.parent}: {existing} exists", "name another, or overwrite it with --force")
 
 
 def _methods(config: Config, request: SearchRequest, defaults: SearchOptions) -> list[test_set.Method]:
-    """Return the configured methods, changed by the request, and the method that it adds."""
+    """Return the configured methods with the request's settings, and the method that the request adds."""
     changed = ("beam_size", "length_penalty", "no_repeat_ngram_size")
     methods = test_set.configured_methods(config, **{name: getattr(request, name) for name in changed})
     if request.sampling is not None or request.utility is not None:
@@ -270,7 +269,7 @@ def _methods(config: Config, request: SearchRequest, defaults: SearchOptions) ->
 
 
 def _comet(metrics: Sequence[str], checkpoint: Path | None, device: str) -> Comet | None:
-    """Load the learned metric, before anything is translated."""
+    """Load COMET if it is among `metrics`, before anything is translated."""
     if "comet" not in metrics:
         if checkpoint is not None:
             raise InputError("--comet-model belongs to --metrics comet", "add it, or leave this out")
@@ -285,7 +284,7 @@ def _comet(metrics: Sequence[str], checkpoint: Path | None, device: str) -> Come
 
 
 def _with_metrics(config: Config, metrics: Sequence[str]) -> Config:
-    """Return a configuration with sacreBLEU's metrics among `metrics`, unchanged without."""
+    """Return a configuration whose metrics are sacreBLEU's among `metrics`, or unchanged if that is empty."""
     if not metrics:
         return config
     chosen = tuple(name for name in metrics if name != "comet")

@@ -51,15 +51,15 @@ def load(
         device: auto, cpu, cuda or mps.
         shortlist: search among likely target words only; None: as the model was trained.
         runs: the folder of runs.
-        one_by_one: single sentences will come, one after another; the engine then uses all threads for each, but
-            in int8 one.
-        sampling: translations will be sampled, which takes torch.
+        one_by_one: sentences will come one at a time; the engine then uses all threads for each, but in int8 one
+            thread.
+        sampling: translations will be sampled, which needs torch.
         glossary: a TSV or TBX file of terms that translations must have.
         keep: regular expressions of text to keep as it is, such as URLs, or just one.
 
     Raises:
-        InputError: there is no such model, it is damaged, or this machine cannot run it so; or a term has two
-            translations.
+        InputError: there is no such model, it is damaged, this machine cannot run it with these options, or a term has
+            two translations.
     """
     terms = glossary_of(glossary, keep)
     folders = find_models(model, runs)
@@ -68,7 +68,7 @@ def load(
 
 
 def glossary_of(path: str | Path | None, keep: str | Sequence[str] | None) -> "Glossary | None":
-    """Read a file of terms, or just patterns of text to keep; None without both."""
+    """Return the glossary of a file of terms, of patterns of text to keep, or of both; None without either."""
     patterns = several(keep)
     if path is None and not patterns:
         return None

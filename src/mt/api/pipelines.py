@@ -1,6 +1,6 @@
 """Pipelines from Python: several trainings, translations, filters, scores and exports from one file.
 
-What is imported inside functions imports torch, which the table of states does not need.
+Imports inside functions are of modules that import torch, which the table of states does not need.
 """
 
 import os
@@ -49,9 +49,9 @@ def read_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Pat
 
 def show_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs", jobs: int = 1) -> str:
     """Return the plan of a pipeline as a table, with estimates for the steps that are not done; run nothing."""
-    plan, found, pending = _checked(config, overrides, runs, jobs)
+    plan, step_states, pending = _checked(config, overrides, runs, jobs)
     _refuse_unusable_devices(plan, pending)
-    return _plan_table(plan, found, pending, jobs, keep=False)
+    return _plan_table(plan, step_states, pending, jobs, keep=False)
 
 
 def run_pipeline(
@@ -74,20 +74,20 @@ def run_pipeline(
     Raises:
         InputError: the pipeline is wrong, or a training would have to resume with other inputs.
         StoppedError: Ctrl-C or SIGTERM; all steps have saved their work.
-        MtError: a step failed; the exit code is its own.
+        MtError: a step failed; the exit code is the step's.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("a pipeline starts its processes itself", "start it without torchrun")
-    plan, found, pending = _checked(config, overrides, runs, jobs)
+    plan, step_states, pending = _checked(config, overrides, runs, jobs)
     if only is not None:
         if only not in plan.steps:
             suggestions = similar(only, plan.steps) or list(plan.steps)
             raise InputError(f"--step {only}: there is no such step", f"one of {', '.join(suggestions)}")
-        if missing := [name for name in plan.steps[only].needs if found[name] != "done"]:
+        if missing := [name for name in plan.steps[only].needs if step_states[name] != "done"]:
             raise InputError(f"step {only} needs {', '.join(missing)}", "run these first")
     _refuse_unusable_devices(plan, pending if only is None else [only])
     if only is None and pending:
-        log.info("%s", _plan_table(plan, found, pending, jobs, keep=True))
+        log.info("%s", _plan_table(plan, step_states, pending, jobs, keep=True))
     try:
         execute(plan, jobs, only)
     except MtError:
@@ -107,19 +107,19 @@ def _checked(
     if not 1 <= jobs <= 1000:
         raise InputError(f"jobs {jobs} is not between 1 and 1000")
     plan = read_plan(config, overrides, runs)
-    found = states(plan)
-    refuse_lost_trainings(plan, found)
-    return plan, found, [name for name, state in found.items() if state != "done"]
+    step_states = states(plan)
+    refuse_lost_trainings(plan, step_states)
+    return plan, step_states, [name for name, state in step_states.items() if state != "done"]
 
 
-def _plan_table(plan: Plan, found: dict[str, State], pending: list[str], jobs: int, keep: bool) -> str:
+def _plan_table(plan: Plan, step_states: dict[str, State], pending: list[str], jobs: int, keep: bool) -> str:
     from mt.extras.pipelines.estimates import estimate_costs
 
-    return plan_table(plan, found, estimate_costs(plan, pending, jobs, keep), jobs)
+    return plan_table(plan, step_states, estimate_costs(plan, pending, jobs, keep), jobs)
 
 
 def _refuse_unusable_devices(plan: Plan, names: Sequence[str]) -> None:
-    """Refuse steps that cannot run on this machine, though others could."""
+    """Refuse steps whose device this machine does not have; other steps may run on it."""
     from mt.extras.pipelines.checks import unusable_devices
 
     plan.pipeline.refuse(list(unusable_devices(plan, names)))
@@ -169,18 +169,18 @@ def _check_options(plan: Plan, step: Step) -> None:
         glossary = glossary_of(terms if terms and not plan.writer(terms) else None, settings.keep)
         if glossary is not None:
             data = plan.config_of(step.models()[0]).data
-            scored = data.test if settings.source is None and isinstance(data.test, tuple) else data.train
-            pairs = dict.fromkeys(map(data.languages_of, scored))
-            chosen = [(s, t) for s, t in pairs if s == (settings.from_ or s) and t == (settings.to or t)]
-            if len(chosen) > 1 and settings.source is None and len(step.models()) == 1:
+            sources = data.test if settings.source is None and isinstance(data.test, tuple) else data.train
+            pairs = dict.fromkeys(map(data.languages_of, sources))
+            scored_pairs = [(s, t) for s, t in pairs if s == (settings.from_ or s) and t == (settings.to or t)]
+            if len(scored_pairs) > 1 and settings.source is None and len(step.models()) == 1:
                 glossary.require_languages()
-            glossary = glossary.optional() if len(chosen) > 1 else glossary
-            for pair in chosen:
+            glossary = glossary.optional() if len(scored_pairs) > 1 else glossary
+            for pair in scored_pairs:
                 glossary.terms(*pair)  # reads a TBX file
         contradict(settings.sample and bool(terms or settings.keep), "sample", "a glossary or text to keep")
     elif isinstance(settings, Clean) and settings.repair:
         require_package("ftfy", "--repair")
     elif isinstance(settings, Score) and settings.embeddings:
         folder = Path(settings.embeddings)
-        if not folder.is_dir() or find_spec("sentence_transformers") is None:  # otherwise it would load the model
-            embedding_similarity(folder, "cpu")
+        if not folder.is_dir() or find_spec("sentence_transformers") is None:
+            embedding_similarity(folder, "cpu")  # raises the step's error; with both it would load the model

@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder, of a training that has ended or not.
+    """The folder of a training, finished or not.
 
     Attributes:
         path: the folder.
-        summary: the lines that a training ends with; empty for a run that was only listed.
+        summary: the lines that `mt train` prints at the end; empty for a run that was only listed.
     """
 
     path: Path
     summary: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", Path(self.path))  # a string is as welcome as elsewhere
+        object.__setattr__(self, "path", Path(self.path))  # may be given as a string, as everywhere in this API
 
     @property
     def name(self) -> str:
@@ -82,13 +82,13 @@ class Run:
     @property
     def bleu(self) -> float | None:
         """The mean BLEU over the trained directions of beam search, or of the only method; None without scores."""
-        beam = [each for each in self.scores if each.get("method") == "beam"] or self.scores
-        values = [each["bleu"] for each in beam if each.get("bleu") is not None and not each.get("zero_shot")]
+        beam = [score for score in self.scores if score.get("method") == "beam"] or self.scores
+        values = [score["bleu"] for score in beam if score.get("bleu") is not None and not score.get("zero_shot")]
         return sum(values) / len(values) if values else None
 
     @property
     def verdict(self) -> list[str]:
-        """The meaning of the scores in words, the reasons, and what to try next; empty without scores."""
+        """A judgement of the scores in words, with reasons and what to try next; empty without scores."""
         try:
             verdict = judge(RunData(self._dir))
         except MtError:  # a damaged run has none
@@ -99,7 +99,7 @@ class Run:
     def history(self) -> list[dict[str, Any]]:
         """The events of the training in order: `train` and `validation` have the numbers of a curve.
 
-        Steps that were lost in a crash and repeated are in it once. `pandas.DataFrame(run.history)` is a table.
+        Steps that were repeated after a crash appear only once. `pandas.DataFrame(run.history)` is a table.
         """
         return read_history(self._dir)
 
@@ -115,43 +115,43 @@ class Run:
         return load(self.path, **options)
 
     def facts(self) -> dict[str, Any]:
-        """Return what a table of runs shows; values of damaged files, and of a run that cannot be read, are None.
+        """Return the run's row of a table of runs; a value that cannot be read is None, 0 or empty.
 
         A finished training that is extended is unfinished until it has a new model; its score is that of the old one.
 
         Returns:
-            name, state (finished, unfinished, damaged or unreadable), source_lang (a list of several), target_langs,
+            name, state (finished, unfinished, damaged or unreadable), source_lang (a list if several), target_langs,
             bleu, steps, megabytes (of the model folder) and time (of its last change, in seconds since the epoch).
         """
         facts: dict[str, Any] = {"name": self.name, "state": "unreadable", "source_lang": None, "target_langs": []}
         facts |= {"bleu": None, "steps": 0, "megabytes": None, "time": self.path.stat().st_mtime}
-        with contextlib.suppress(OSError):  # of another user, in a shared folder
+        with contextlib.suppress(OSError):  # another user's run, in a shared folder
             facts |= self._read_facts()
         return facts
 
     def _read_facts(self) -> dict[str, Any]:
         steps = self.steps
-        ends = self.is_finished and not self._is_extended(steps)
+        is_done = self.is_finished and not self._is_extended(steps)
         try:
             data = self.config["data"]
-            state = "finished" if ends else "unfinished"
+            state = "finished" if is_done else "unfinished"
         except MtError:
             data, state = {}, "damaged"
         languages = data.get("target_lang", ())
-        newest = self._dir.model.manifest if ends else self._dir.metrics
-        model = sum(path.stat().st_size for path in self.model.rglob("*") if path.is_file())
+        newest = self._dir.model.manifest if is_done else self._dir.metrics
+        model_bytes = sum(path.stat().st_size for path in self.model.rglob("*") if path.is_file())
         return {
             "state": state,
             "source_lang": data.get("source_lang"),
             "target_langs": [languages] if isinstance(languages, str) else list(languages),
             "bleu": self.bleu,
             "steps": steps,
-            "megabytes": round(model / 1e6, 1) if self.is_finished else None,
+            "megabytes": round(model_bytes / 1e6, 1) if self.is_finished else None,
             "time": newest.stat().st_mtime if newest.exists() else self.path.stat().st_mtime,
         }
 
     def _is_extended(self, steps: int) -> bool:
-        """Return True if a finished training goes on at a step, so that its model is of an earlier one."""
+        """Return True if a finished training was extended: it is at `steps`, and its model at an earlier step."""
         try:
             return bool(steps > read_manifest(self.model)["steps"])
         except (DamagedError, MtError, KeyError, TypeError):
@@ -177,7 +177,7 @@ def find_run(name: str | Path, runs: str | Path = "runs") -> Run:
 
 
 def next_command(run: Run, state: str) -> str:
-    """Return the command to continue with after a run in a state of `Run.facts`; empty if it cannot be read."""
+    """Return the command to go on with, by the state that `Run.facts` gives; empty for a damaged or unreadable run."""
     config = RunDir(run.path).config
     if state == "finished":
         return f'mt translate --model {quoted(str(run.path))} {direction_options(load_config(config))}"..."'
@@ -186,7 +186,7 @@ def next_command(run: Run, state: str) -> str:
     runs, usual = run.path.absolute().parent, Path(os.environ.get("MT_RUNS") or "runs").absolute()
     elsewhere = "" if runs == usual else f" --runs {quoted(str(runs))}"
     command, name = f"mt train --config {quoted(str(config))}{elsewhere}", run.path.absolute().name
-    if run.config["name"] != name:  # of a folder that was copied or renamed
+    if run.config["name"] != name:  # the folder was copied or renamed
         return f"{command} --set {quoted(f'name={as_yaml(name)}')}"
     return f"its `mt train` command continues it, or {command}"
 
@@ -197,6 +197,7 @@ def _is_run(path: Path) -> bool:
 
 
 def _is_score(value: Any) -> bool:
-    named = isinstance(value, dict) and isinstance(value["method"], str) and isinstance(value["target_lang"], str)
-    numbers = [value.get(key) for key in ("bleu", "bleu_low", "bleu_high")] if named else []
-    return named and all(isinstance(each, float | int | None) for each in numbers) and numbers[1:].count(None) != 1
+    if not (isinstance(value, dict) and isinstance(value["method"], str) and isinstance(value["target_lang"], str)):
+        return False
+    numbers = [value.get(key) for key in ("bleu", "bleu_low", "bleu_high")]
+    return all(isinstance(number, float | int | None) for number in numbers) and numbers[1:].count(None) != 1

@@ -1,4 +1,4 @@
-"""The search that a caller asks for, checked and turned into the search options of a model, and its result."""
+"""Search requests, which are checked and turned into a model's search options, and the `Translation` they give."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -35,13 +35,13 @@ class Search(TypedDict, total=False):
     Attributes:
         beam_size: hypotheses kept per sentence; 1 is greedy search.
         length_penalty: the exponent of a hypothesis's length in its score.
-        no_repeat_ngram_size: no run of so many tokens occurs twice in a translation; 0 allows all.
+        no_repeat_ngram_size: n-grams of this many tokens occur at most once in a translation; 0: no such limit.
         sample: draw translations instead of searching for the most likely.
         temperature: with `sample`: below 1 favours likely tokens.
-        top_k: with `sample`: only so many of the most likely tokens.
-        top_p: with `sample`: only the most likely tokens, of this total probability.
+        top_k: with `sample`: draw from this many of the most likely tokens.
+        top_p: with `sample`: draw from the most likely tokens, up to this total probability.
         seed: with `sample`: the random seed.
-        mbr: minimum Bayes risk decoding: choose among so many candidates.
+        mbr: minimum Bayes risk decoding: choose among this many candidates.
         utility: with `mbr`: its metric, chrf or bleu.
     """
 
@@ -72,9 +72,9 @@ class SearchRequest:
     """A checked search; None leaves a value to the model.
 
     Attributes:
-        n_best: translations to find, of which minimum Bayes risk decoding chooses.
+        n_best: number of translations to find; minimum Bayes risk decoding chooses among them.
         utility: the metric of minimum Bayes risk decoding.
-        name: spells an argument in messages, as the command line's options are spelled differently.
+        name: returns an argument's name for messages; the command line's options have other names.
     """
 
     beam_size: int | None = None
@@ -106,11 +106,11 @@ class SearchRequest:
         if mbr is not None and n_best > mbr:
             message = f"{name('n_best')} {n_best} is more than the {mbr} candidates of {name('mbr')}"
             raise InputError(message, f"raise {name('mbr')}")
-        drawn = {key: given[key] for key in _SAMPLING if key in given}
-        if drawn and not sample:
-            raise InputError(f"{name(next(iter(drawn)))} belongs to {name('sample')}", "add it, or leave this out")
+        options = {key: given[key] for key in _SAMPLING if key in given}
+        if options and not sample:
+            raise InputError(f"{name(next(iter(options)))} belongs to {name('sample')}", "add it, or leave this out")
         utility = None if mbr is None else given.get("utility", UTILITIES[0])
-        sampling = Sampling(**drawn) if sample else None
+        sampling = Sampling(**options) if sample else None
         no_repeat = given.get("no_repeat_ngram_size")
         return cls(beam, given.get("length_penalty"), mbr or n_best, sampling, utility, name, no_repeat)
 
@@ -120,7 +120,7 @@ class SearchRequest:
         return replace(self, name=str) == SearchRequest()
 
     def options(self, defaults: SearchOptions, scores: bool = True) -> SearchOptions:
-        """Return a model's search options with those asked for in their place.
+        """Return a model's search options, replaced by the requested ones where there are any.
 
         Raises:
             InputError: the beam cannot hold `n_best` translations.
@@ -132,8 +132,8 @@ class SearchRequest:
                 message = f"{argument} {self.n_best} is more than the beam of {beam} can hold"
                 raise InputError(message, f"give {self.name('beam_size')} {self.n_best} or more")
             beam = self.n_best
-        own = {"length_penalty": self.length_penalty, "no_repeat_ngram_size": self.no_repeat_ngram_size}
-        changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+        requested = {"length_penalty": self.length_penalty, "no_repeat_ngram_size": self.no_repeat_ngram_size}
+        changes: dict[str, Any] = {name: value for name, value in requested.items() if value is not None}
         return replace(
             defaults,
             **changes,
@@ -144,12 +144,12 @@ class SearchRequest:
         )
 
     def refuse_utility(self) -> None:
-        """Raise InputError for minimum Bayes risk decoding, where nothing would rerank its candidates."""
+        """Refuse minimum Bayes risk decoding, for callers that would not rerank its candidates."""
         if self.utility is not None:
             raise InputError(f"{self.name('mbr')} has no effect here", "leave it out")
 
     def utility_in(self, target_lang: str) -> str | None:
-        """Return the variant of the utility for a language."""
+        """Return the variant of the utility for a language, a key of `mt.metrics.pairwise.UTILITIES`."""
         if self.utility is None:
             return None
         from mt.metrics.pairwise import utility_for
@@ -184,7 +184,7 @@ class Translation:
         source: the line.
         n_best: the translations found, best first, each with `text`, `score` (by which it was ranked) and `log_prob`
             (natural logarithm, the end of the sentence counted).
-        source_tokens, tokens: the pieces that the model read and wrote.
+        source_tokens, tokens: the subwords that the model read and wrote.
         attention: with `attention=True`, the weights, one item per part of a long line.
     """
 
@@ -201,7 +201,7 @@ class Translation:
 
     @property
     def completion(self) -> str:
-        """The best translation behind its prefix."""
+        """The part of the best translation that follows its prefix."""
         return self.n_best[0].completion
 
     @property

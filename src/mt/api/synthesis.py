@@ -39,7 +39,7 @@ def synthesize(
             Rush 2016).
         n_best: with `references`: how many to choose from; None: the whole beam.
         to, source_lang: the languages, where the model has several.
-        request: the search, where it was checked before; otherwise the arguments of `Search`.
+        request: a search that is checked already, instead of the arguments of `Search`.
 
     Raises:
         InputError: there is no such model or text, or the arguments contradict each other.

@@ -8,19 +8,19 @@ from mt.errors import InputError
 
 
 def several(given: str | Path | Iterable[Any] | None) -> list[Any]:
-    """Return several names or patterns, the only one, or none."""
+    """Return a list of the given names or patterns: several, a single one, or none."""
     return [given] if isinstance(given, str | Path) else list(() if given is None else given)
 
 
 def texts_of(given: str | Iterable[str]) -> Iterator[Any]:
-    """Iterate over several texts, or the only one; `InputError` for anything else."""
+    """Iterate over several texts, or a single one; `InputError` for anything else."""
     if isinstance(given, Iterable):
         return iter([given] if isinstance(given, str) else given)
     raise _not_text(given)
 
 
 def check_text(text: object) -> None:
-    """Raise an `InputError` for what is no string, or is no Unicode text."""
+    """Raise an `InputError` for anything but a string of valid Unicode."""
     if not isinstance(text, str):
         raise _not_text(text)
     try:
@@ -39,7 +39,7 @@ def refuse_unpaired(n_lines: int, n_prefixes: int, first_line: int) -> None:
 
 
 def known_names(given: str | Collection[str] | None, known: Sequence[str], what: str) -> tuple[str, ...]:
-    """Return several names, the only one, or none; `InputError` for one that is not among those known."""
+    """Return a tuple of the given names, as `several` does; `InputError` for one that is not `known`."""
     names = tuple(several(given))
     if unknown := [name for name in names if name not in known]:
         raise InputError(f"{what}: {unknown[0]!r:.50} is none of {', '.join(known)}")

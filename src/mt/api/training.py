@@ -35,8 +35,8 @@ def train(config: ConfigLike, *, runs: str | Path = "runs", progress: Listener |
         progress: called with each event of `Run.history` as it happens; an exception in it ends the training, which
             the same call then resumes from its last checkpoint.
         **overrides: values that replace the configuration's: `training={"max_steps": 100}`, or
-            `**{"training.max_steps": 100}`; likewise a source as a whole, or `**{"data.train.weight": 2}` of it.
-            Type checkers accept names with dots only in a `dict[str, Any]`.
+            `**{"training.max_steps": 100}`. A source is replaced as a whole, or one of its keys:
+            `**{"data.train.weight": 2}`. Type checkers accept names with dots only in a `dict[str, Any]`.
 
     Raises:
         InputError: the configuration or the data are wrong; one message lists all problems.
@@ -50,7 +50,7 @@ def train(config: ConfigLike, *, runs: str | Path = "runs", progress: Listener |
 def start(config: ConfigLike, overrides: list[str], runs: Path, progress: Listener | None = None) -> Run:
     """Train as `train` does, with overrides of the form `training.max_steps=100`."""
 
-    def run(settings: Config, distributed: Distributed) -> Run:
+    def work(settings: Config, distributed: Distributed) -> Run:
         from mt.pipeline import run
 
         if settings.exports:
@@ -60,20 +60,20 @@ def start(config: ConfigLike, overrides: list[str], runs: Path, progress: Listen
         summary = run.run(settings, runs, distributed, _write_extras, progress)
         return Run(runs / settings.name, summary)
 
-    return _in_all_ranks(config, overrides, run)
+    return _in_all_ranks(config, overrides, work)
 
 
 def dry_run(config: ConfigLike, overrides: list[str], runs: Path) -> str:
     """Check everything, estimate time and memory, and train nothing; return the estimate as text."""
 
-    def run(settings: Config, distributed: Distributed) -> str:
+    def work(settings: Config, distributed: Distributed) -> str:
         if distributed.world_size > 1:
             raise InputError("--dry-run is for one process", "start it without torchrun")
         from mt.extras.planning.dry_run import dry_run
 
         return dry_run(settings, runs)
 
-    return _in_all_ranks(config, overrides, run)
+    return _in_all_ranks(config, overrides, work)
 
 
 def _in_all_ranks(config: ConfigLike, overrides: list[str], work: Callable[[Config, Distributed], _T]) -> _T:
@@ -109,7 +109,7 @@ def _arguments(values: Mapping[str, Any]) -> list[str]:
 
 
 def _json(value: Any) -> str:
-    """Return a value as JSON, which YAML includes; paths are text, and numbers may be numpy's."""
+    """Return a value as JSON, a subset of YAML; a path becomes text, a number of numpy a plain one."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, Mapping):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mt.decoding.scoring import Scored
     from mt.extras.documents.translating import DocumentSummary
 
-_SENTENCES = 256  # of a document, between two reports of progress
+_PROGRESS_SENTENCES = 256  # of a document, between two calls of `progress`
 BLOCK_LINES = 4000  # sorted by length they make good batches, and results still flow
 
 
@@ -75,7 +75,7 @@ class Translator:
             tests = read_manifest(self.path).get("test", [])
         except DamagedError:  # a checkpoint
             return None
-        return max((each["bleu"] for each in tests if each.get("bleu") is not None), default=None)
+        return max((test["bleu"] for test in tests if test.get("bleu") is not None), default=None)
 
     @overload  # a string is a sequence of strings, too: mypy cannot know that its overloads come first
     def translate(  # type: ignore[overload-overlap]
@@ -108,19 +108,19 @@ class Translator:
 
         Args:
             text: one string, or several.
-            n_best: return a list of so many translations of each text, best first.
+            n_best: return a list of this many translations of each text, best first.
             details: return a `Translation` for each text instead of strings.
-            **options: `source_lang` and `target_lang`, where the model has several (the former also "auto", which
-                detects it; the latter also as `to`), `attention` (with `details`), `prefix` (one, or one for each
-                text), and the arguments of `mt.api.search.Search`: `beam_size`, `length_penalty`, `sample`, ...
+            **options: `source_lang` and `target_lang` (or `to`), where the model has several (`source_lang="auto"`
+                detects the language), `attention` (with `details`), `prefix` (one for all, or one for each text),
+                and the arguments of `mt.api.search.Search`: `beam_size`, `length_penalty`, `sample`, ...
 
         Raises:
             InputError: not strings, unknown or contradicting arguments, or an unknown language.
         """
         options.setdefault("scores", details or n_best is not None)
-        found = list(self.results(text, 1 if n_best is None else n_best, **options))
-        plain = [result.text if n_best is None else [each.text for each in result.n_best] for result in found]
-        answers: list[Any] = found if details else plain
+        results = list(self.results(text, 1 if n_best is None else n_best, **options))
+        texts = [r.text if n_best is None else [candidate.text for candidate in r.n_best] for r in results]
+        answers: list[Any] = results if details else texts
         return answers[0] if isinstance(text, str) else answers
 
     def stream(self, lines: str | Iterable[str], **options: Unpack[Arguments]) -> Iterator[str]:
@@ -150,7 +150,7 @@ class Translator:
             columns: of a table: SOURCE or SOURCE:TARGET, names or numbers from 1.
             to, source_lang: the languages, where the model has several.
             progress: called with the number of sentences translated so far, and of all.
-            request: the search, where it was checked before; otherwise the arguments of `Search`.
+            request: a search that is checked already, instead of the arguments of `Search`.
 
         Raises:
             InputError: not a document of this kind, damaged, protected by a password, or too large.
@@ -171,7 +171,7 @@ class Translator:
             utility, done = request.utility_in(into.target_lang), list[tuple[str, Sequence[Unit]]]()
             assert translator is not None  # a document in the target language stays
             options = replace(request.options(self._opened.settings.search, scores=False), attention=aligned)
-            for start in range(0, len(texts), size := lines_at_once(_SENTENCES, options.n_best)):
+            for start in range(0, len(texts), size := lines_at_once(_PROGRESS_SENTENCES, options.n_best)):
                 block = texts[start : start + size]
                 for line, candidates in zip(block, translator.translate(block, options, None), strict=True):
                     [best] = best_of(candidates, utility, 1, options.sampling is not None)
@@ -233,13 +233,13 @@ class Translator:
             lines: the lines to translate, or just one.
             n_best: how many translations to keep of each, distinct unless they are sampled.
             to: the target language, where the model has several.
-            source_lang: likewise, needed only where a tag names it; "auto" detects that of each line.
+            source_lang: the source language, needed only by a model that has a tag for it; "auto" detects it by line.
             target_lang: another name of `to`.
-            attention: read the attention weights, and so word alignments; takes a single model on torch.
+            attention: read the attention weights, and word alignments from them; needs a single model on torch.
             scores: False where they are not needed, which makes greedy search faster.
             first_line: the number of the first line, for warnings of long lines.
-            request: the search, where it was checked before; otherwise the arguments of `Search`.
-            prefix: with which translations begin: one for all, or one for each line; an empty one asks for nothing.
+            request: a search that is checked already, instead of the arguments of `Search`.
+            prefix: text that translations begin with: one for all, or one for each line; an empty one has no effect.
         """
         request = request or SearchRequest.of(search, n_best)
         contradict(None not in (to, target_lang), "to", "target_lang")
@@ -253,14 +253,14 @@ class Translator:
         self._directions.check_prefixes(into, lines, prefix, options, first_line, source_lang == AUTO)
         remaining, prefixes = texts_of(lines), repeat(prefix) if isinstance(prefix, str) else texts_of(prefix)
         while block := take_block(remaining, lines_at_once(BLOCK_LINES, options.n_best)):
-            begun = list(islice(prefixes, len(block)))
-            refuse_unpaired(len(block), len(begun), first_line)
-            for line in [*block, *begun]:
+            block_prefixes = list(islice(prefixes, len(block)))
+            refuse_unpaired(len(block), len(block_prefixes), first_line)
+            for line in [*block, *block_prefixes]:
                 check_text(line)
             if source_lang == AUTO:
-                translated = self._directions.translate_detected(block, into, options, first_line, begun)
+                translated = self._directions.translate_detected(block, into, options, first_line, block_prefixes)
             else:
-                translated = into.translate(block, options, first_line, begun)
+                translated = into.translate(block, options, first_line, block_prefixes)
             for line, candidates in zip(block, translated, strict=True):
                 best = best_of(candidates, utility, n_best, options.sampling is not None)
                 yield self._result(line, best, into.tags if attention else None)
@@ -277,19 +277,14 @@ class Translator:
         contradict(request.sampling is not None and has_terms, request.name("sample"), "a glossary or text to keep")
 
     def _result(self, line: str, best: list[Candidate], tags: "Tags | None") -> Translation:
-        """Return a translation, with its attention where the tags of its direction are given."""
+        """Return the `Translation` of a line; with its attention if the tags of the direction are given."""
         source, target = self._opened.tokenizers.source, self._opened.tokenizers.target
-        parts = best[0].parts
+        source_tokens = tuple(piece for part in best[0].parts for piece in source.tokens(part.source))
+        tokens = tuple(piece for part in best[0].parts for piece in target.tokens(part.target))
         weights = None
         if tags is not None:
             from mt.decoding.attention_weights import read_attention
 
             assert self._opened.model is not None
             weights = tuple(read_attention(self._opened.model, self._opened.tokenizers, best[0], tags))
-        return Translation(
-            line,
-            tuple(best),
-            tuple(piece for part in parts for piece in source.tokens(part.source)),
-            tuple(piece for part in parts for piece in target.tokens(part.target)),
-            weights,
-        )
+        return Translation(line, tuple(best), source_tokens, tokens, weights)

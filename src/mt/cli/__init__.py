@@ -88,10 +88,10 @@ def main() -> None:
     except Exception as error:
         if "--debug" in sys.argv:
             traceback.print_exc()
-        known = error if isinstance(error, MtError) else _as_known(error)
+        reported = error if isinstance(error, MtError) else _as_known(error)
         with contextlib.suppress(OSError):  # stderr may be closed; the exit code still reports the failure
-            print(harmless(f"mt: {known}"), file=sys.stderr)
-        sys.exit(known.exit_code)
+            print(harmless(f"mt: {reported}"), file=sys.stderr)
+        sys.exit(reported.exit_code)
 
 
 def _hang_up(*_: object) -> None:
@@ -100,14 +100,14 @@ def _hang_up(*_: object) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process, as a kill would, when the pipeline that started it has died and so closed its input."""
+    """End this process at once, as a kill would, at the end of its input: the pipeline that started it has died."""
     while os.read(0, 4096):
         pass
     os._exit(1)
 
 
 def _check_seed() -> None:
-    """Check sacreBLEU's seed, which it would otherwise read for the first time at the end of a training."""
+    """Check the seed of sacreBLEU, which reads it only at the end of a training."""
     seed = os.environ.get("SACREBLEU_SEED")
     if seed is not None and not (seed.isdecimal() and int(seed) > 0):
         raise InputError(
@@ -129,7 +129,7 @@ def _as_known(error: Exception) -> MtError:
         return MachineError("out of memory", hint)
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
-        # A temporary file has no name.
+        # The error may be of a temporary file, without a name.
         hint = "free some space, also in the folder of temporary files (TMPDIR)" if is_disk_full(error) else ""
         return MachineError(f"{name}{error.strerror or error}", hint)
     return MtError(f"this is a bug: {type(error).__name__}: {error}", "please report it; --debug shows where")

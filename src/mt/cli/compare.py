@@ -54,7 +54,7 @@ def compare(
         if given[name] not in ("auto", None):
             message = f"{options.spelled(name)} is for translating --source"
             raise InputError(message, "leave it out, or give --source and --reference")
-    from mt.extras.comparison.results import compare as test
+    from mt.extras.comparison.results import compare as compare_translations
     from mt.extras.comparison.results import comparison_json, comparison_text
     from mt.extras.comparison.systems import new_translations, stored_translations
 
@@ -65,7 +65,7 @@ def compare(
         engine = options.engine_choice(given)
         comparisons = [new_translations(systems, runs, source, reference, method, languages, engine)]
     counts = given["samples"], given["trials"], given["sentences"]
-    results = [test(each, metrics or _METRICS, *counts) for each in comparisons]
+    results = [compare_translations(comparison, metrics or _METRICS, *counts) for comparison in comparisons]
     if given["as_json"]:
         print_result(json.dumps(comparison_json(results), ensure_ascii=False))
     else:
@@ -73,7 +73,7 @@ def compare(
 
 
 def _marks() -> tuple[Callable[[str], str], Callable[[str], str]]:
-    """Return functions that mark the words only one of two translations has."""
+    """Return two functions, which mark the words that only the first or only the second translation has."""
     if has_colour(sys.stdout):
         return lambda text: click.style(text, fg="red"), lambda text: click.style(text, fg="green")
     return lambda text: f"[-{text}-]", lambda text: f"{{+{text}+}}"

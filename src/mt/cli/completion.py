@@ -1,4 +1,4 @@
-"""`mt completion`, and what the Tab key completes beside the commands and options that click knows.
+"""`mt completion`, and completions of runs, configurations, languages and fixed values by the Tab key.
 
 Completion has to be fast, so it imports nothing heavy, and silent: on any error it offers nothing.
 """

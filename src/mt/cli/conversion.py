@@ -49,10 +49,10 @@ def export_command(**given: Any) -> None:
 @click.option("--force", is_flag=True, help="Replace an earlier import.")
 @debug_option
 def import_command(**given: Any) -> None:
-    """Make a model folder of a model of other software.
+    """Turn a model of other software into a model folder.
 
     MODEL is a Hugging Face folder of MarianMT (OPUS-MT), M2M-100, NLLB, mBART or `mt export huggingface`, or its name
-    on the hub; a folder with Marian's .npz; or one of CTranslate2. With --prune, a model folder of mt, too.
+    on the hub; a folder with Marian's .npz; or one of CTranslate2. With --prune, also a model folder of mt.
 
     Example: mt import Helsinki-NLP/opus-mt-en-de --output opus-en-de
     """

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from mt.cli import options
-from mt.cli.options import number, path_type
+from mt.cli.options import path_type, refuse_nan
 from mt.cli.text import check_output, print_result
 from mt.console import log, quoted
 from mt.errors import InputError, contradict
@@ -68,17 +68,17 @@ def check(config: Path, html: Path | None, scores: Path | None, **given: Any) ->
     refuse_inputs([html], [*inputs, *(scores / name for name in (TABLE, SUMMARY) if scores is not None)])
     judged = None if scores is None else load_scores(scores)
     report = check_corpus(settings, given["runs"], given["examples"], scores=judged)
-    named = in_words(config, given["overrides"])
+    arguments = in_words(config, given["overrides"])
     if html is not None:
         from mt.extras.doctor.html_report import html_report
 
-        atomic.write_text(html, html_report(report, named))
+        atomic.write_text(html, html_report(report, arguments))
     code = 2 if report.refused else 0
     if given["as_json"]:
-        print_result(json.dumps(json_report(report, named), indent=2, ensure_ascii=False), code)
+        print_result(json.dumps(json_report(report, arguments), indent=2, ensure_ascii=False), code)
     else:
-        print_result(text_report(report, named), code)
-    for action in judge(report, named).actions[:1]:
+        print_result(text_report(report, arguments), code)
+    for action in judge(report, arguments).actions[:1]:
         log.info("next: %s", action.command)
     return code
 
@@ -91,14 +91,14 @@ def check(config: Path, html: Path | None, scores: Path | None, **given: Any) ->
 @click.option("--max-per-template", type=click.IntRange(1), metavar="N", help="Keep N pairs of each template.")
 @click.option("--scores", type=path_type, help="Output of `mt data score`: drop pairs with low scores.")
 @click.option(
-    "--min-score", type=float, callback=number, help="The least score that stays; default: what the scores suggest."
+    "--min-score", type=float, callback=refuse_nan, help="Lowest score to keep; default: what the scores suggest."
 )
 @click.option(
     "--keep-share",
     multiple=True,
     callback=_shares,
     metavar="[N:]SHARE",
-    help="Best share to keep, of all sources or of number N in the table of `mt data score`.",
+    help="Share to keep, best first, of all sources or of number N in the table of `mt data score`.",
 )
 @click.option("--by", help="Column of the scores to select by: score (the default), dual, contrast, lexicon, ...")
 @click.option("--repair", is_flag=True, help="Fix sentences, and put lines back in step, before judging.")
@@ -124,8 +124,8 @@ def clean(config: Path, **given: Any) -> None:
         print_result("repaired: " + ", ".join(f"{name} {count:,}" for name, count in cleaned.repaired.items()))
     print_result(f"\nuse it with\n{cleaned.snippet()}")
     if not _is_copy(config):
-        named = in_words(config, given["overrides"])
-        log.info("next: put these sources into %s as data.train, and mt train --config %s", config, named)
+        arguments = in_words(config, given["overrides"])
+        log.info("next: put these sources into %s as data.train, and mt train --config %s", config, arguments)
 
 
 @data.command()
@@ -143,7 +143,7 @@ def score(config: Path, output: Path, trains: bool, **given: Any) -> None:
 
     OUTPUT gets scores.tsv: for each pair a score (0 is a pair put together at random, higher is better), dual
     conditional cross-entropy (Junczys-Dowmunt 2018), contrast, lexicon coverage, length ratio and the confidence in
-    both languages. Several target languages take models for each: the options may be repeated.
+    both languages. Several target languages need models for each: the options may be repeated.
 
     Example: mt data score mine.yaml --train --output scores
     """
@@ -160,12 +160,12 @@ def score(config: Path, output: Path, trains: bool, **given: Any) -> None:
     atomic.write_text(output / "scores.html", scores_page(load_scores(output)))
     print_result(score_table(summary))
     if not _is_copy(config):
-        named = in_words(config, given["overrides"])
-        log.info("next: mt data clean %s --scores %s --output cleaned", named, quoted(str(output)))
+        arguments = in_words(config, given["overrides"])
+        log.info("next: mt data clean %s --scores %s --output cleaned", arguments, quoted(str(output)))
 
 
 def _is_copy(config: Path) -> bool:
-    """Return True for a configuration that a pipeline has written for one of its steps, and that no one edits."""
+    """Return True for a configuration that a pipeline wrote for one of its steps, which no one is to edit."""
     return config.parent.name == ".pipeline"
 
 
@@ -176,8 +176,8 @@ def _is_copy(config: Path) -> bool:
 @click.option(
     "--min-score",
     type=float,
-    callback=number,
-    help="Leave out pairs of less evidence, in nats; above 0, a pair is likelier than none.",
+    callback=refuse_nan,
+    help="Leave out pairs with less evidence, in nats; above 0, a pair is likelier than none.",
 )
 @options.force_option
 @options.debug_option
@@ -195,8 +195,7 @@ def align(source: Path, target: Path, output: Path, min_score: float | None, for
     check_output(output, source, target, force=force)
     if output.suffix != ".tsv":
         raise InputError(f"--output {output}: not the name of a .tsv file", "let it end in .tsv")
-    summary = align_files(source, target, output, min_score)
-    print_result(summary)
+    print_result(align_files(source, target, output, min_score))
     source_of_pairs = {"file": str(output), "source_column": "source", "target_column": "target"}
     log.info("next: data.train: %s", as_yaml(source_of_pairs))
 

@@ -49,7 +49,7 @@ def evaluate_command(tune_length_penalty: bool, perturb: bool, as_json: bool, **
         option, score = ("--perturb", api.evaluate_robustness) if perturb else (_TUNING, api.tune_length_penalty)
         contradict(tune_length_penalty and perturb, _TUNING, "--perturb")
         contradict(tune_length_penalty and given["length_penalty"] is not None, _TUNING, "--length-penalty")
-        # These functions do not have them.
+        # Neither function has these options.
         for name in ("sample", "mbr", "output", "force", "metrics", "comet_model", "glossary", "keep"):
             contradict(bool(given.pop(name)), option, options.spelled(name))
         request = options.pop_search(given)
@@ -99,8 +99,8 @@ def score(source: Path, target: Path, output: Path | None, format_: str, **given
     for _ in read_parallel(source, target):  # reports files that do not match before hours of work, not after
         pass
     translator = load(given["model"], engine="torch", device=given["device"], runs=given["runs"])
-    pairs, again = read_parallel(source, target), read_parallel(source, target)
-    scores = translator.score(again, to=given["to"], source_lang=given["source_lang"])
+    pairs, scored_pairs = read_parallel(source, target), read_parallel(source, target)
+    scores = translator.score(scored_pairs, to=given["to"], source_lang=given["source_lang"])
     log_prob, tokens, unscored = 0.0, 0, 0
     with writer(output) as write:
         for pair, scored in zip(pairs, scores, strict=True):

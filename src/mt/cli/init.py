@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mt.cli.init_input import InitCommand, as_texts, ask_minutes, ask_texts, ask_value, files_of, refuse_unused_style
-from mt.cli.options import debug_option, number, path_type
+from mt.cli.options import debug_option, path_type, refuse_nan
 from mt.cli.text import print_result
 from mt.console import quoted
 from mt.errors import InputError, contradict
@@ -41,7 +41,7 @@ _KEYS = ("source_lang", "target_lang", "delimiter", "quoting", "header", "column
 @click.option("--from", "start", type=path_type, metavar="MODEL", help="Fine-tune this run or model folder.")
 @click.option("--general", callback=as_texts, metavar="SRC TGT|FILE", help="With --from: text against forgetting.")
 @click.option(
-    "--general-share", type=click.FloatRange(0, 0.9, True), callback=number, help="Its share of an epoch; 0.2."
+    "--general-share", type=click.FloatRange(0, 0.9, True), callback=refuse_nan, help="Share of an epoch; default: 0.2."
 )
 @click.option("--like", type=path_type, metavar="FILE", help="Convert a file of JoeyNMT, OpenNMT-py, Eole or fairseq.")
 @click.option("--opus", nargs=3, multiple=True, metavar="CORPUS SRC TGT", help="A corpus of OPUS, as Books en it.")
@@ -52,7 +52,7 @@ _KEYS = ("source_lang", "target_lang", "delimiter", "quoting", "header", "column
     "--quoting/--no-quoting", default=None, help="Whether cells may be in double quotes, as Excel writes them."
 )
 @click.option(
-    "--minutes", type=click.FloatRange(1, 10_000_000), callback=number, help="Limit of the time for the whole training."
+    "--minutes", type=click.FloatRange(1, 10_000_000), callback=refuse_nan, help="Time limit for the whole training."
 )
 @click.option("--pipeline", type=click.Choice(["student"]), help="Write a pipeline, too: teacher and fast student.")
 @click.option("--device", default="auto", help="auto, cpu, cuda or mps.")
@@ -108,7 +108,7 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
 
 
 def _write(path: Path, text: str, summary: str, option: str = "", run: Path | None = None) -> None:
-    """Write a configuration and its schema; `run` is the file to train with next, if another."""
+    """Write a configuration and its schema; `run` is the file to train with next, if not this one."""
     from mt.config.schema import json_schema
     from mt.storage import atomic
 
@@ -161,42 +161,42 @@ def _languages(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find_texts(options: dict[str, Any], given: dict[str, Any], asks: bool) -> list[str]:
-    """Replace the training texts by sources, complete languages and name, and return the names of files."""
+    """Replace the training texts by sources, complete the languages and the name, and return the names of files."""
     opus, texts = options.pop("opus"), [ask_texts("Training text, {}")] if asks else options["train"]
     if not texts and not opus:
         hint = "give the training text and its translation: --train corpus.en corpus.de"
         raise InputError("--train is missing", hint)
     options |= _inspect_training(opus, texts, given)
-    found = _languages(options)
+    of_files = _languages(options)
     _complete_names(options, given, asks)
     chosen = _languages(options)
-    if chosen != found:  # they decide which column or file is the source
+    if chosen != of_files:  # they decide which column or file is the source
         try:
             options |= _inspect_training(opus, texts, given | chosen)
-        except InputError:  # another language than a name says, as `sh` for a text named `.hr`
-            if not asks or list(chosen.values()) == [*reversed(found.values())]:
+        except InputError:  # the answer is another language than a file's name says, as `sh` for a text named `.hr`
+            if not asks or list(chosen.values()) == [*reversed(of_files.values())]:
                 raise
     return list(chain.from_iterable(texts))
 
 
 def _inspect_training(opus: Sequence[Any], texts: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the sources of `train`, the texts of folders to hold out, and the languages."""
+    """Return the sources of `train`, the `valid` and `test` texts that folders have, and the languages."""
     from mt.extras.planning.init_options import Given
     from mt.extras.planning.inspection import inspect_opus
 
-    found: list[Found] = []
+    inspected: list[Found] = []
     for names in [*opus, *texts]:
-        first = found[0].languages if found else (None, None)
+        first = inspected[0].languages if inspected else (None, None)
         known: dict[str, Any] = {key: given[key] or code for key, code in zip(_KEYS, first, strict=False)}
         if len(names) == 3:
-            found.append(inspect_opus(names[0], names[1:], Given(**known)))
+            inspected.append(inspect_opus(names[0], names[1:], Given(**known)))
         else:
-            found.append(_inspect(names, given | known))
+            inspected.append(_inspect(names, given | known))
     splits = ("valid", "test")
-    languages = zip(_KEYS, found[0].languages, strict=False)
+    languages = zip(_KEYS, inspected[0].languages, strict=False)
     return {
-        "train": list(chain.from_iterable(each.sources for each in found)),
-        "held_out": {split: [each.held_out[split] for each in found if split in each.held_out] for split in splits},
+        "train": list(chain.from_iterable(text.sources for text in inspected)),
+        "held_out": {split: [text.held_out[split] for text in inspected if split in text.held_out] for split in splits},
         **{key: given[key] or language for key, language in languages},
     }
 
@@ -238,7 +238,7 @@ def _decide(question: str, option: str, choices: tuple[str, ...]) -> str:
 
 
 def _complete_names(options: dict[str, Any], given: dict[str, Any], asks: bool) -> None:
-    """Ask for the languages and the name where nothing says them; in a dialogue, unless they are given."""
+    """Ask for the languages and the name that nothing says, and in a dialogue for all that no option gives."""
     default = None
     if options["start"] is not None:
         from mt.extras.planning.finetuning import Start

@@ -13,11 +13,11 @@ _TEXTS = ("--train", "--valid", "--test", "--general")
 
 def as_texts(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
     """Split what `InitCommand` has joined: one file or folder of both languages, or a text and its translation."""
-    found = [tuple(joined.split("\0")) for joined in (value if parameter.multiple else filter(None, [value]))]
-    for names in found:
+    texts = [tuple(joined.split("\0")) for joined in (value if parameter.multiple else filter(None, [value]))]
+    for names in texts:
         if len(names) > 2 or not all(names):
             raise click.BadParameter("give a text and its translation, or one file or folder of both")
-    return found if parameter.multiple else next(iter(found), None)
+    return texts if parameter.multiple else next(iter(texts), None)
 
 
 class InitCommand(click.Command):
@@ -25,16 +25,16 @@ class InitCommand(click.Command):
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
         joined: list[str] = []
-        takes = False
+        takes_words = False
         for word in arguments:
             option = word.partition("=")[0]
-            if takes and not word.startswith("-"):
+            if takes_words and not word.startswith("-"):
                 joined[-1] += word if joined[-1].endswith("=") else f"\0{word}"
                 continue
-            takes = option in _TEXTS
-            if takes and option != "--train" and any(each.partition("=")[0] == option for each in joined):
+            takes_words = option in _TEXTS
+            if takes_words and option != "--train" and any(other.partition("=")[0] == option for other in joined):
                 raise click.UsageError(f"{option} can be given only once")
-            joined.append(f"{word}=" if takes and option == word else word)
+            joined.append(f"{word}=" if takes_words and option == word else word)
         return super().parse_args(context, joined)
 
 
@@ -47,7 +47,7 @@ def files_of(names: Sequence[str]) -> Iterator[Path]:
 
 
 def refuse_unused_style(given: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Refuse options for the style of tables where none of the files has it."""
+    """Refuse options for the format of tables if none of the files is such a table."""
     from mt.config.sources import DELIMITED, TABLES, file_kind
 
     styled = {"columns": TABLES, "header": (*DELIMITED, ".xlsx"), "delimiter": DELIMITED, "quoting": DELIMITED}
@@ -61,13 +61,13 @@ def ask_minutes() -> float | None:
     """Ask for the time of the training; None: no limit."""
     question = "Minutes that training may take (at least 1; 0: no limit)"
     minutes = -1.0
-    while not (minutes == 0 or minutes >= 1):  # nan, too, is asked for again
+    while not (minutes == 0 or minutes >= 1):  # also asks again after nan
         minutes = float(click.prompt(question, 0, type=click.FloatRange(0, 10_000_000), err=True))
     return minutes or None
 
 
 def ask_texts(question: str, optional: bool = False) -> tuple[str, ...]:
-    """Ask for two texts, or one file or folder of both, until they exist; the answer to an optional one may be none."""
+    """Ask for two texts, or one file or folder of both, until they exist; an `optional` text may be left empty."""
     from mt.config.sources import file_kind
 
     first = _ask_file(question.format("in the source language, or with both"), optional)

@@ -1,7 +1,6 @@
 """Options that several commands share, and the search that they ask for."""
 
 import functools
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,9 +33,9 @@ def option_group(*options: Option) -> Option:
     return decorate
 
 
-def number(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    """Refuse `nan`, with which nothing compares: a callback of options."""
-    if value is not None and math.isnan(value):
+def refuse_nan(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """Refuse `nan`, which click takes for a number within any range: a callback of options."""
+    if value != value:  # only nan differs from itself
         raise click.BadParameter("nan is not a number")
     return value
 
@@ -181,12 +180,12 @@ def engine_choice(options: dict[str, Any]) -> Any:
 
 
 def spelled(argument: str) -> str:
-    """Return the option of an argument of a search."""
+    """Return the command line's option for an argument of a search."""
     return "--beam" if argument == "beam_size" else f"--{argument.replace('_', '-')}"
 
 
 def pop_search(options: dict[str, Any], n_best: int = 1) -> "SearchRequest":
-    """Take the options of a search and --greedy out of a command's, and return the search that they ask for.
+    """Remove the options of a search and --greedy from a command's options, and return them as a `SearchRequest`.
 
     Raises:
         InputError: they contradict each other, or a value is out of bounds.

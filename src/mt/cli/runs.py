@@ -40,7 +40,7 @@ def runs_command(context: click.Context, as_json: bool, runs: Path) -> None:
         print_result("\n".join(filter(None, [f"no run in {runs}", pipelines_hint(runs)])))
     else:
         header = ["name", "languages", "BLEU", "steps", "MB", "date", "state"]
-        print_result(table(header, [_row(each) for each in facts]))
+        print_result(table(header, [_row(run_facts) for run_facts in facts]))
 
 
 @runs_command.command()
@@ -62,12 +62,12 @@ def show(context: click.Context, name: Path, runs: Path) -> None:
         f"{run.name}: {_languages(facts, ', ', ' to ')}, {facts['state']}",
         f"steps: {facts['steps']:,}; last change {_date(facts['time'])}",
     ]
-    for each in run.scores:
-        interval = "" if each.get("bleu_low") is None else f" ({each['bleu_low']:.1f} to {each['bleu_high']:.1f})"
-        bleu = "-" if each.get("bleu") is None else f"{each['bleu']:.1f}{interval}"
-        origin = f" from {each['source_lang']}" if "source_lang" in each else ""
-        zero_shot = " (zero-shot)" if each.get("zero_shot") else ""
-        lines.append(f"{each['method']}{origin} into {each['target_lang']}{zero_shot}: BLEU {bleu}")
+    for score in run.scores:
+        interval = "" if score.get("bleu_low") is None else f" ({score['bleu_low']:.1f} to {score['bleu_high']:.1f})"
+        bleu = "-" if score.get("bleu") is None else f"{score['bleu']:.1f}{interval}"
+        origin = f" from {score['source_lang']}" if "source_lang" in score else ""
+        zero_shot = " (zero-shot)" if score.get("zero_shot") else ""
+        lines.append(f"{score['method']}{origin} into {score['target_lang']}{zero_shot}: BLEU {bleu}")
     files = {"configuration": run.path / "config.yaml", "model": run.model, "report": run.report}
     lines += [f"{title}: {path}" for title, path in files.items() if path.exists()]
     if command := next_command(run, facts["state"]):

@@ -7,13 +7,13 @@ from typing import Any
 import click
 
 from mt.cli import options
-from mt.cli.options import number, path_type
+from mt.cli.options import path_type, refuse_nan
 from mt.errors import InputError
 
 
-def _limit(option: str, field: str, default: float, kind: Any, help_: str, **more: Any) -> options.Option:
+def _limit(option: str, field: str, default: float, kind: Any, help_: str) -> options.Option:
     """Return an option whose value is a field of `Limits`."""
-    return click.option(option, field, type=kind, default=default, show_default=True, help=help_, **more)
+    return click.option(option, field, type=kind, default=default, show_default=True, callback=refuse_nan, help=help_)
 
 
 @click.command()
@@ -27,13 +27,11 @@ def _limit(option: str, field: str, default: float, kind: Any, help_: str, **mor
 @_limit("--max-texts", "texts", 64, click.IntRange(min=1), "Texts of a request.")
 @_limit("--max-characters", "characters", 5000, click.IntRange(min=1), "Characters of a request.")
 @_limit("--max-waiting", "waiting", 2000, click.IntRange(min=1), "Sentences in the queue.")
-@_limit("--timeout", "seconds", 30.0, click.FloatRange(0.1, 86_400), "Seconds for a request.", callback=number)
-@_limit("--rate-limit", "requests_per_minute", 600, click.IntRange(min=0), "Requests a minute of a client; 0: any.")
+@_limit("--timeout", "seconds", 30.0, click.FloatRange(0.1, 86_400), "Seconds for a request.")
+@_limit("--rate-limit", "requests_per_minute", 600, click.IntRange(min=0), "Requests a minute per client; 0: no limit.")
 @_limit("--max-file", "file", 10_000_000, click.IntRange(min=0), "Bytes of a document; 0: no documents.")
 @_limit("--max-file-characters", "file_characters", 500_000, click.IntRange(min=1), "Characters of a document.")
-@_limit(
-    "--file-timeout", "file_seconds", 300.0, click.FloatRange(1, 86_400), "Seconds for a document.", callback=number
-)
+@_limit("--file-timeout", "file_seconds", 300.0, click.FloatRange(1, 86_400), "Seconds for a document.")
 @click.option("--suggestions", type=path_type, help="Take better translations (/suggest), appended to this JSONL file.")
 @click.option(
     "--forwarded-allow-ips",
@@ -55,7 +53,7 @@ def serve(api_keys: Path | None, suggestions: Path | None, forwarded_allow_ips: 
 
         from mt.extras.serving.app import create_app
         from mt.extras.serving.server import listen
-        from mt.extras.serving.server import serve as answer
+        from mt.extras.serving.server import serve as serve_app
     except ImportError as error:
         message = f"mt serve needs a package that is not installed ({error.name})"
         raise InputError(message, "pip install 'mt-train[serve]'") from None
@@ -68,13 +66,13 @@ def serve(api_keys: Path | None, suggestions: Path | None, forwarded_allow_ips: 
     if suggestions is not None:
         _require_appendable(suggestions)
     terms = glossary_of(given["glossary"], given["keep"])
-    bound = listen(given["host"], given["port"])  # before models are loaded: a port in use is reported at once
+    socket = listen(given["host"], given["port"])  # before models are loaded: a port in use is reported at once
     choice = options.engine_choice({"engine": "auto", "shortlist": None, **given})
     directions = open_directions(find_models(given["model"], given["runs"]), choice, terms)
     limits = Limits(**{name: value for name, value in given.items() if name in Limits.__annotations__})
-    answer(
+    serve_app(
         create_app(directions, limits, keys, suggestions),
-        bound,
+        socket,
         drain_seconds=min(round(limits.seconds) + 1, 8),  # supervisors kill after 10 s
         forwarded_allow_ips=forwarded_allow_ips,
     )
@@ -90,7 +88,7 @@ def _check_proxies(proxies: str) -> None:
 
 
 def _require_appendable(path: Path) -> None:
-    """Make the file of suggestions, and its folder; raise an error if that is impossible."""
+    """Create the file of suggestions, and its folder; raise an error if that is impossible."""
     from mt.storage import atomic
     from mt.storage.output_path import is_device, require_writable
 

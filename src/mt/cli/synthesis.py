@@ -29,8 +29,8 @@ def distill(**given: Any) -> None:
     The translations are often easier to learn than the references. List both as sources of a configuration:
     train: [{source: train.en, target: train.de}, {source: train.en, target: train.distilled.de, synthetic: true}]
 
-    With --closest-to, of the teacher's n best the translation most similar to the reference, by sentence BLEU (their
-    "sequence-level interpolation").
+    With --closest-to, each line gets the one of the teacher's n best translations that is most similar to the
+    reference, by sentence BLEU ("sequence-level interpolation" in their paper).
 
     Example: mt distill --model runs/teacher --input train.en --output train.distilled.de
     """

@@ -13,7 +13,7 @@ from mt.storage.output_path import is_device, refuse_inputs, require_writable
 
 
 def check_input(path: Path | None) -> int | None:
-    """Return a file's number of lines, None if they come from elsewhere; report invalid UTF-8 before hours of work.
+    """Return a file's number of lines, None for other input; report invalid UTF-8 before hours of work.
 
     Raises:
         InputError: the file is missing, or a line is not UTF-8. The lines of a pipe are checked as they arrive.
@@ -46,14 +46,14 @@ def input_lines(text: Sequence[str], path: Path | None, block_lines: int) -> Ite
 def _prompt() -> Iterator[list[str]]:
     with contextlib.suppress(ImportError):  # Windows has a line editor of its own
         import readline  # noqa: F401  (from now on, input() edits lines and remembers them)
-    ends = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
-    print(f"one line a sentence; {ends} ends", file=sys.stderr)
-    asked = "> " if sys.stdout.isatty() else ""  # only a prompt that the line editor knows survives its editing
+    end_key = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
+    print(f"one line a sentence; {end_key} ends", file=sys.stderr)
+    prompt = "> " if sys.stdout.isatty() else ""  # the line editor would erase a prompt that it did not write
     while True:
         try:
-            if not asked:
+            if not prompt:
                 print("> ", end="", file=sys.stderr, flush=True)
-            yield [require_utf8(input(asked), "this line")]
+            yield [require_utf8(input(prompt), "this line")]
         except UnicodeDecodeError:
             raise InputError("this line: not valid UTF-8") from None
         except EOFError:
@@ -62,7 +62,7 @@ def _prompt() -> Iterator[list[str]]:
 
 
 def require_utf8(text: str, name: str) -> str:
-    """Return a text from the command line; refuse surrogates, by which Python stands for bytes that are not UTF-8."""
+    """Return a text from the command line; refuse surrogates, which Python puts for bytes that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -71,10 +71,10 @@ def require_utf8(text: str, name: str) -> str:
 
 
 def check_output(path: Path | None, *inputs: Path | None, force: bool) -> None:
-    """Refuse, before the work, an --output that could not be written after it; remove what killed commands left of it.
+    """Refuse, before the work, an --output that could not be written after it; remove a killed command's partial file.
 
     Raises:
-        InputError: it exists and `force` is off, it is a folder or one of the inputs, or its name promises compression.
+        InputError: it exists and `force` is off, it is a folder or an input, or its name ends as a compressed file's.
         MachineError: no permission to write it.
     """
     if path is None or str(path) == "-":

@@ -14,7 +14,7 @@ from mt.errors import InputError, contradict
 if TYPE_CHECKING:
     from mt.api.runs import Run
 
-_QUICK = tuple(  # fewer layers and steps, learning faster
+_QUICK = tuple(  # overrides for fewer layers and steps, and a higher learning rate
     "name=demo-quick model.encoder_layers=2 model.decoder_layers=1 model.dropout=0 training.max_steps=500 "
     "training.validate_every=500 training.learning_rate=5.0e-3".split()
 )
@@ -123,7 +123,7 @@ def run(
 def status(config: Path, overrides: tuple[str, ...], runs: Path) -> None:
     """Show the steps of a pipeline with their states, scores and costs.
 
-    A step is done, new, changed (its command or input is another one now), lost (its output is) or waiting for others.
+    A step is done, new, changed (its command or an input changed), lost (its output is gone) or waiting for others.
 
     Example: mt pipeline status student.yaml
     """

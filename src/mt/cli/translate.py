@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from mt.api.translation import Translator
 
 # Options of `mt translate` that have no meaning for a document.
-_ONLY_LINES = ("n_best", "alignment", "attention", "by_head", "prefix", "prefix_file")
-_LONG = 100  # lines of a file that takes a while
-_USABLE = 5  # BLEU below which a model has learned next to nothing
+_LINE_OPTIONS = ("n_best", "alignment", "attention", "by_head", "prefix", "prefix_file")
+_LINES_FOR_BAR = 100  # fewer are translated before a progress bar would be of use
+_USABLE_BLEU = 5  # a model below it has learned next to nothing
 
 
 @click.command()
@@ -71,21 +71,21 @@ def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, *
     inputs = (input_file, given["glossary"], given["prefix_file"])
     check_output(output, *inputs, force=given["force"])
     request = options.pop_search(given, given["n_best"])
-    drawing = given["attention"]
-    if given["alignment"] or drawing is not None:
+    attention_file = given["attention"]
+    if given["alignment"] or attention_file is not None:
         _require_attention(given, text)
-        refuse_inputs([drawing], inputs)
-    if given["by_head"] and drawing is None:
+        refuse_inputs([attention_file], inputs)
+    if given["by_head"] and attention_file is None:
         raise InputError("--by-head belongs to --attention", "add --attention FILE, or leave it out")
-    drawn = _write_translations(text, input_, output, request, given)
-    if drawing is not None:
+    weights = _write_translations(text, input_, output, request, given)
+    if attention_file is not None:
         from mt.extras.reporting.attention_map import draw
 
-        draw(drawing, drawn, given["by_head"])
+        draw(attention_file, weights, given["by_head"])
 
 
 def _document_kind(path: Path | None, format_: str | None) -> str | None:
-    """Return the kind of a document; None for lines of text, and for what `--format text` declares as such."""
+    """Return the kind of a document; None for lines of text, by its name or by --format."""
     if format_ in ("text", "jsonl") or (not format_ and (path is None or str(path) == "-" or not path.is_file())):
         return None
     if path is None or str(path) == "-":
@@ -109,7 +109,7 @@ def _refuse_names(text: tuple[str, ...], document: Path | None) -> None:
         if names_document(word):
             exists = _is_file(word)
             hint = "translate one document at a time" if exists else "to translate the name itself, pipe it in"
-            raise InputError(f"{word}: {'documents are no text' if exists else 'no such file'}", hint)
+            raise InputError(f"{word}: {'a document, not a text' if exists else 'no such file'}", hint)
 
 
 def _translate_document(path: Path, kind: str, output: Path | None, given: dict[str, Any]) -> None:
@@ -119,7 +119,7 @@ def _translate_document(path: Path, kind: str, output: Path | None, given: dict[
         hint = "add --output FILE, or translate its lines as they are with --format text"
         raise InputError(f"{path}: a document needs a file to be written to", hint)
     used = {**given, "n_best": given["n_best"] > 1}
-    for name in _ONLY_LINES:
+    for name in _LINE_OPTIONS:
         if used[name]:
             raise InputError(f"{options.spelled(name)} is for lines of text, not for documents", "leave it out")
     check_output(output, path, given["glossary"], force=given["force"])
@@ -141,7 +141,7 @@ def _translate_document(path: Path, kind: str, output: Path | None, given: dict[
 def _write_translations(
     text: tuple[str, ...], input_: Path | None, output: Path | None, request: "SearchRequest", given: dict[str, Any]
 ) -> list[Any]:
-    """Translate lines in order, and return the attention weights that are to be drawn."""
+    """Translate lines in order, and return the attention weights if they are to be drawn."""
     from mt.api.translation import BLOCK_LINES
     from mt.decoding.candidates import lines_at_once
 
@@ -150,29 +150,29 @@ def _write_translations(
     one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
     translator = _load(given, request, one_by_one)
     n_best, format_ = given["n_best"], given["format_"] or "text"
-    alignment, draws = given["alignment"], given["attention"] is not None
+    alignment, is_drawn = given["alignment"], given["attention"] is not None
     search: dict[str, Any] = {"to": given["to"], "source_lang": given["source_lang"], "request": request}
-    search |= {"scores": format_ == "jsonl" or n_best > 1, "attention": alignment or draws, "prefix": prefix}
-    drawn: list[Any] = []
+    search |= {"scores": format_ == "jsonl" or n_best > 1, "attention": alignment or is_drawn, "prefix": prefix}
+    weights: list[Any] = []
     first_line = 1
     if sys.stderr.isatty():
         _introduce(translator)
-    total = n_lines if n_lines is not None and n_lines >= _LONG and sys.stderr.isatty() else None
+    total = n_lines if n_lines is not None and n_lines >= _LINES_FOR_BAR and sys.stderr.isatty() else None
     block_lines = BLOCK_LINES if total is None else min(BLOCK_LINES, max(64, total // 50))  # each moves the bar
     blocks: Iterable[Iterable[str]] = input_lines(text, input_, lines_at_once(block_lines, request.n_best))
     if prefix and input_ and n_lines:  # the file as a whole, so that all prefixes are checked before anything runs
         blocks = [TextFile(input_)]
-    # Without a bar, its library is not imported, which takes as long as a short text.
+    # Without a bar, tqdm is not imported, which takes as long as a short text.
     bar: Any = nullcontext() if total is None else progress(total=total, unit="line", desc="translating")
     with writer(output) as write, bar:
         for lines in blocks:
             for result in translator.results(lines, n_best, first_line=first_line, **search):
                 write(_formatted(result, n_best, format_, alignment))
-                drawn += result.attention or () if draws else ()
+                weights += result.attention or () if is_drawn else ()
                 if total is not None:
                     bar.update()
                 first_line += 1
-    return drawn
+    return weights
 
 
 def _load(given: dict[str, Any], request: "SearchRequest", one_by_one: bool = False) -> "Translator":
@@ -201,9 +201,9 @@ def _introduce(translator: "Translator") -> None:
     best, languages = translator.test_bleu, translator.direction
     score = "never scored" if best is None else f"BLEU {best:.1f} on its test set"
     log.info("%s: %s, %s", translator.path, languages, score)
-    if best is not None and best < _USABLE:
+    if best is not None and best < _USABLE_BLEU:
         log.warning(
-            "a model of less than BLEU %d has learned next to nothing; train it longer, or on more text", _USABLE
+            "a model of less than BLEU %d has learned next to nothing; train it longer, or on more text", _USABLE_BLEU
         )
 
 
@@ -211,19 +211,19 @@ def _require_attention(given: dict[str, Any], text: tuple[str, ...]) -> None:
     """Choose torch, the only engine that gives attention weights; refuse options that exclude it."""
     from mt.decoding.engine import FLOAT_TYPES
 
-    drawing, compute_type = given["attention"], given["compute_type"]
-    option = "--alignment" if drawing is None else "--attention"
+    attention_file, compute_type = given["attention"], given["compute_type"]
+    option = "--alignment" if attention_file is None else "--attention"
     contradict(given["engine"] == "ctranslate2", option, "--engine ctranslate2")
     contradict(len(given["model"] or ()) > 1, option, "several models")
     contradict(given["n_best"] > 1, option, "--n-best")
     contradict(compute_type not in ("auto", *FLOAT_TYPES), option, f"--compute-type {compute_type}")
     if not given["engine"].startswith("torch"):
         given["engine"] = "torch"
-    if drawing is not None:
+    if attention_file is not None:
         from mt.extras.reporting.attention_map import check_drawable
 
-        check_drawable(drawing, given["by_head"], text)
-        require_writable(drawing, "--attention")
+        check_drawable(attention_file, given["by_head"], text)
+        require_writable(attention_file, "--attention")
 
 
 def _formatted(result: "Translation", n_best: int, format_: str, alignment: bool) -> str:

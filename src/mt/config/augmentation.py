@@ -24,9 +24,9 @@ _Share = Annotated[float | None, Field(ge=0, le=1)]
 
 
 class AugmentationConfig(Section):
-    """Changes of training sentences as users make them; another choice of sentences in each epoch.
+    """Changes to training sentences such as users make; other sentences are chosen in each epoch.
 
-    Each key is the share of sentences that are changed so; null: 0, or with `robust` a share of a few percent.
+    Each key is the share of sentences that get this change; null: 0, or with `robust` a share of a few percent.
     """
 
     robust: bool = False
@@ -47,8 +47,8 @@ class AugmentationConfig(Section):
     """Share of pairs that get a URL, emoji, number or piece of code to copy, on both sides at the same place."""
     terms: _Share = None
     """Share of pairs in which up to three source words are followed by their translations in the target, which a
-    lexicon of the training text finds. `--glossary` then gives terms to the model so. Not part of `robust`, and only
-    for languages that are written with spaces between words."""
+    lexicon of the training text finds; `--glossary` then gives terms to the model in this form. Not part of `robust`,
+    and only for languages that are written with spaces between words."""
     noise: _Share = None
     """Share of pairs replaced by a line of such spans and symbols that is its own translation."""
 
@@ -66,7 +66,7 @@ class AugmentationConfig(Section):
         return {kind: share for kind, share in self.shares.items() if kind in _CASES}
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield shares that are more than all sentences."""
+        """Yield the shares if their sum is above 1."""
         total = sum(self.shares.values())
         if total > 1 + 1e-9:
             given = tuple(kind for kind in (*ROBUST, "terms") if getattr(self, kind)) or ("robust",)

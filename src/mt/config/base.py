@@ -76,7 +76,7 @@ def _one_line(text: str) -> str:
 
 
 def as_tuple(value: object) -> object:
-    """Return a list's items, or a single value as a tuple of one."""
+    """Return a list as a tuple, or a single value as a tuple of one."""
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 

@@ -43,14 +43,14 @@ class DataConfig(Section):
     """Whether a pair that occurs again in the training text is dropped; the first stays, with the weight of its
     source."""
     temperature: Annotated[float, Field(ge=1, le=1000)] = 1.0
-    """Evens out training sources of different sizes, or with several pairs of languages these: above 1, smaller ones
-    are read more than once in an epoch, as if each had its sentence pairs to the power of 1 / temperature (Arivazhagan
-    et al. 2019)."""
+    """Evens out the sizes of training sources, or of language pairs if there are several: above 1, smaller ones are
+    read more than once in an epoch, as if each had its number of sentence pairs to the power of 1 / temperature
+    (Arivazhagan et al. 2019)."""
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield sources that cannot be read or used, and languages and splits without text."""
         for key, sources in (("train", self.train), ("valid", self.valid), ("test", self.test)):
-            # `Sources` would not read more back from the run's config.yaml.
+            # `Sources` would refuse more of them when the run's config.yaml is read back.
             if isinstance(sources, tuple) and (count := len(self._both_ways(sources))) > 1000:
                 yield Rule((key,), f"has {count} sources, at most 1000 allowed; one read both ways counts twice")
             for number, source in enumerate(sources if isinstance(sources, tuple) else ()):
@@ -64,8 +64,7 @@ class DataConfig(Section):
             languages = {self.languages_of(source)[side] for source in self._both_ways(self.train)}
             for code in declared:
                 if code not in languages:
-                    reason = f"no source of data.train is {'from' if side == 0 else 'in'} {code}"
-                    yield Rule((key, "train"), reason)
+                    yield Rule((key, "train"), f"no source of data.train is {'from' if side == 0 else 'in'} {code}")
         for key, split in (("valid", self.valid), ("test", self.test)):
             if isinstance(split, FromTrain) and all(map(is_synthetic, self.train)):
                 reason = "cannot be split off the training text, all of which is synthetic; name files of its own"
@@ -73,11 +72,11 @@ class DataConfig(Section):
 
     def _language_rules(self, source: Source, path: str) -> Iterator[Rule]:
         for key, declared in (("source_lang", self.source_lang), ("target_lang", self.target_lang)):
-            own, keys = getattr(source, key), (path, key)
-            if len(declared) > 1 and own is None:
+            code, keys, preposition = getattr(source, key), (path, key), "in" if key == "target_lang" else "from"
+            if len(declared) > 1 and code is None:
                 yield Rule(keys, f"needs a {key} of its own, one of {', '.join(declared)}")
-            if own is not None and own not in declared:
-                yield Rule(keys, f"is {'in' if key == 'target_lang' else 'from'} {own}, which data.{key} does not name")
+            if code is not None and code not in declared:
+                yield Rule(keys, f"is {preposition} {code}, which data.{key} does not name")
         source_lang, target_lang = self.languages_of(source)
         if source.both_ways and is_synthetic(source):
             yield Rule((path, "both_ways"), "is synthetic, so it cannot be read both ways: people wrote one side only")
@@ -123,7 +122,7 @@ class DataConfig(Section):
         return tuple((s, t) for s in self.source_lang for t in self.target_lang if (s, t) in trained)
 
     def own_source(self, source_lang: str) -> str:
-        """Return a source language where the model has several; empty where it goes without saying."""
+        """Return a source language if the model has several; an empty string if it has only this one."""
         return source_lang if len(self.source_lang) > 1 else ""
 
     def columns_of(self, source: TableFile | HubDataset) -> tuple[str, str]:

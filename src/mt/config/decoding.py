@@ -24,13 +24,13 @@ class DecodingConfig(Section):
     max_length_ratio: Annotated[float, Field(gt=0, le=1000)] = 3.0
     """Longest translation as a multiple of the source's tokens, plus ten; the smaller bound holds."""
     no_repeat_ngram_size: Annotated[int, Field(ge=0, le=1000)] = 0
-    """Number of tokens in a row that may not occur twice in a translation; 0: any may."""
+    """Length, in tokens, of the n-grams that may not occur twice in a translation; 0: no such limit."""
     retry_loops: bool = True
     """Whether a translation that is far too long, or repeats a phrase four times, is searched again without repeated
     pairs of tokens."""
     keep_spans: bool = True
     """Whether a translation that lacks a URL, e-mail address, emoji, piece of code or number of several digits of its
-    source is searched again with it; one that lacks over eight is not, but text of such pieces alone is copied."""
+    source is searched again with it, unless over eight are missing; text of such pieces alone is copied."""
     restore_case: bool = True
     """Whether a line in capitals or title case is translated in the usual case of its words, and the translation put in
     capitals or title case; the training text teaches the case."""
@@ -43,7 +43,7 @@ class DecodingConfig(Section):
     """Number format of the CTranslate2 engine unless the command line names another."""
     shortlist: Annotated[int, Field(ge=0, le=1000)] = 0
     """Number of target pieces that each source piece adds to the output vocabulary, by word alignment of the training
-    text, for faster search on a CPU; 50 is a good one. 0: the whole vocabulary."""
+    text, for faster search on a CPU; 50 is a good value. 0: the whole vocabulary."""
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield bounds of the length that exclude each other."""

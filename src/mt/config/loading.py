@@ -31,7 +31,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def read_limited(path: Path) -> bytes:
-    """Return the content of a file, at most what `parse_yaml` refuses as too large; `InputError` if unreadable."""
+    """Return the content of a file, or enough of it for `parse_yaml` to refuse it; `InputError` if unreadable."""
     siblings = sorted(other.name for other in path.parent.glob("*.yaml"))[:8]
     hint = f"Beside it: {', '.join(siblings)}." if siblings else ""
     with explain_read_errors(path, hint), path.open("rb") as file:
@@ -74,7 +74,7 @@ def parse_tree(
 
 
 def dump_config(config: Config) -> str:
-    """Return a configuration as YAML, all defaults included; `parse_config` makes an equal one of it."""
+    """Return a configuration as YAML, all defaults included; `parse_config` reads back an equal one."""
     lines: list[str] = []
     for key, value in config.model_dump().items():
         if isinstance(value, dict):
@@ -108,7 +108,7 @@ def as_yaml(value: Any) -> str:
     text = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
     )
-    return text.removesuffix("...\n").strip("\n")  # other white space may be the value's
+    return text.removesuffix("...\n").strip("\n")  # other white space may be part of the value
 
 
 def _apply_override(tree: dict[str, Value], override: str) -> TreePath:
@@ -134,15 +134,15 @@ def _apply_override(tree: dict[str, Value], override: str) -> TreePath:
 
 def _lift_limits(tree: dict[str, Value], overrides: Sequence[str]) -> None:
     """Set `minutes` to null beside each `max_steps` that is overridden alone, which would otherwise have no effect."""
-    names = {tuple(override.partition("=")[0].strip().split(".")) for override in overrides}
-    for name in names:
-        node: Any = tree
-        minutes = (*name[:-1], "minutes")
-        given = any(minutes[: len(other)] == other for other in names)
-        for key in name[:-1]:
-            node = node.get(key) if isinstance(node, dict) else None
-        if name[-1] == "max_steps" and not given and isinstance(node, dict) and "minutes" in node:
-            node["minutes"] = None
+    paths = {tuple(override.partition("=")[0].strip().split(".")) for override in overrides}
+    for path in paths:
+        section: Any = tree
+        minutes = (*path[:-1], "minutes")
+        is_overridden = any(minutes[: len(other)] == other for other in paths)
+        for key in path[:-1]:
+            section = section.get(key) if isinstance(section, dict) else None
+        if path[-1] == "max_steps" and not is_overridden and isinstance(section, dict) and "minutes" in section:
+            section["minutes"] = None
 
 
 def _split_override(override: str) -> tuple[list[str], Value]:

@@ -47,11 +47,11 @@ class TokenizerConfig(Section):
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield keys that contradict a given file, and keys of another kind of tokenizer."""
-        both, one = (self.source_file, self.target_file), self.file is not None
-        if (both[0] is None) != (both[1] is None) or (one and any(both)):
+        separate, joint = (self.source_file, self.target_file), self.file is not None
+        if (separate[0] is None) != (separate[1] is None) or (joint and any(separate)):
             yield Rule(("source_file", "target_file", "file"), "needs source_file and target_file, or file alone")
-        elif self.given and self.shared != one:
-            yield Rule(("shared", "file"), f"must be {str(one).lower()} with {'file' if one else 'source_file'}")
+        elif self.given and self.shared != joint:
+            yield Rule(("shared", "file"), f"must be {str(joint).lower()} with {'file' if joint else 'source_file'}")
         if self.given and self.type != "bpe":
             yield Rule(("type", "file"), "is for a tokenizer to train, but a file is given; leave it out")
         if self.sampling_alpha is not None and not self.given and self.type != "unigram":

@@ -58,11 +58,11 @@ def validate(tree: Mapping[str, Any]) -> tuple[Config | None, list[Problem]]:
         try:
             config = Config.model_validate(repaired)
         except ValidationError as error:
-            found = list(explain(error, repaired, _owner, _KEYS))
+            reported = list(explain(error, repaired, _owner, _KEYS))
         else:
             return (None if problems else config), problems
-        problems += [problem for problem in found if not any({key, key[:1]} & suspects for key in problem.involved)]
-        new_suspects = {key for problem in found for key in problem.involved} - suspects
+        problems += [problem for problem in reported if not any({key, key[:1]} & suspects for key in problem.involved)]
+        new_suspects = {key for problem in reported for key in problem.involved} - suspects
         if not new_suspects:
             return None, problems
         suspects |= new_suspects
@@ -76,10 +76,10 @@ def dotted(path: TreePath) -> str:
 
 
 def entries(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield values with their paths, those in a section one by one."""
+    """Yield the values of a mapping with their paths; those of a section one by one."""
     for key, value in values.items():
         if key in SECTIONS and isinstance(value, Mapping):
-            yield from (((key, name), each) for name, each in value.items())
+            yield from (((key, name), item) for name, item in value.items())
         else:
             yield (key,), value
 
@@ -103,8 +103,8 @@ def explain(error: ValidationError, tree: Any, owner: Owner, elsewhere: Sequence
     """Yield what pydantic found, in plain words.
 
     Args:
-        error: of a validation.
-        tree: what was validated.
+        error: pydantic's error.
+        tree: the tree that was validated.
         owner: returns the class whose key an error is about, and its tag if it is a kind of source.
         elsewhere: dotted keys of other sections, which an unknown key may stand for.
     """
@@ -160,13 +160,13 @@ def _unknown_key(
     path: TreePath, tag: str | None, owner: type[Section], elsewhere: Sequence[str]
 ) -> tuple[str, set[TreePath]]:
     """Return the message for an unknown key, and the paths of the keys beside it that it may stand for."""
-    key, own = str(path[-1]), [field.alias or name for name, field in owner.model_fields.items()]
+    key, known = str(path[-1]), [field.alias or name for name, field in owner.model_fields.items()]
     if tag and key in KIND_OF_KEY:
         return f"does not go with {tag.strip('<>')}; a source is one of {_SOURCE_HELP}", set()
-    suggestions = suggest_key(key, own, (other for other in elsewhere if not other.startswith(f"{path[0]}.")))
+    suggestions = suggest_key(key, known, (other for other in elsewhere if not other.startswith(f"{path[0]}.")))
     if not suggestions:
-        return f"unknown key; known here: {', '.join(own)}", set()
-    siblings = {(*path[:-1], suggestion) for suggestion in suggestions if suggestion in own}
+        return f"unknown key; known here: {', '.join(known)}", set()
+    siblings = {(*path[:-1], suggestion) for suggestion in suggestions if suggestion in known}
     return f"unknown key; did you mean {' or '.join(suggestions)}?", siblings
 
 

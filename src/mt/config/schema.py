@@ -55,7 +55,7 @@ class Config(Section):
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags that the tokenizer needs: of languages to be asked for or named before a source, and of terms."""
+        """The tags that the tokenizer needs: of target languages, of source languages that are marked, and of terms."""
         sources = self.data.source_lang if "lang" in self.model.source_format else ()
         targets = self.data.target_lang if self.data.tagged or self.model.target_tag == "target" else ()
         return tuple(dict.fromkeys((*targets, *sources, *(TERM_TAGS if self.augmentation.terms else ()))))
@@ -211,10 +211,8 @@ def unused_keys(config: Config) -> Iterator[str]:
     training = config.training
     warmup, steps, epochs = training.warmup_steps, training.max_steps, training.max_epochs
     if warmup >= steps:
-        reason = (
-            f"the learning rate rises for {warmup:,} steps (training.warmup_steps) but training ends after {steps:,}"
-        )
-        yield f"training.max_steps: {reason}"
+        reason = f"rises for {warmup:,} steps (training.warmup_steps) but training ends after {steps:,}"
+        yield f"training.max_steps: the learning rate {reason}"
     if training.r_drop > 0 and not config.model.has_dropout:
         reason = "compares two passes that differ in their dropout, but dropout is off (model.dropout)"
         yield f"training.r_drop: {reason}, so it only costs time"
@@ -223,7 +221,7 @@ def unused_keys(config: Config) -> Iterator[str]:
         yield f"training.bidirectional_epochs: {reason}"
     averages = training.final_weights in ("average", "average_best")
     given = config.tokenizer.given is not None, "with a given tokenizer (tokenizer.file)"
-    idle = (
+    checks = (
         ("training", "distill_weight", not training.distill_from, "without teachers (training.distill_from)"),
         ("training", "average_checkpoints", not averages, f"with training.final_weights: {training.final_weights}"),
         ("data", "temperature", len(config.data.train) == 1, "with a single source in data.train"),
@@ -233,9 +231,9 @@ def unused_keys(config: Config) -> Iterator[str]:
         ("tokenizer", "vocab_size", *given),
         ("tokenizer", "train_pairs", *given),
     )
-    for name, key, is_idle, why in idle:
+    for name, key, is_unused, why in checks:
         section = getattr(config, name)
-        if is_idle and getattr(section, key) != type(section).model_fields[key].default:
+        if is_unused and getattr(section, key) != type(section).model_fields[key].default:
             yield f"{name}.{key}: has no effect {why}"
 
 
@@ -247,7 +245,7 @@ def json_schema() -> str:
     schema = Config.model_json_schema()
     sections = schema["properties"]
     for name, section in sections.items():
-        section.pop("default", None)  # all of a section's keys at once; each of them names its own
+        section.pop("default", None)  # it would repeat the defaults of all keys of the section
         if "$ref" in section and name not in schema["required"]:
             # `training:` with every key below it commented out is YAML for null.
             sections[name] = {"anyOf": [{"$ref": section.pop("$ref")}, {"type": "null"}], **section}

@@ -69,7 +69,7 @@ class _Corpus(Section):
     both_ways: bool = False
     """Whether it is also read the other way, from the target to the source language, as another source."""
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
-    """Times it is read per epoch of training; 0.5: another half each time."""
+    """Times it is read per epoch of training; 0.5: half of it, another half in the next epoch."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -82,20 +82,20 @@ class _Corpus(Section):
 
     @property
     def name(self) -> str:
-        """Its file or data set: unlike its number in the list, it stays when optional sources are left out."""
+        """Its file or data set, which unlike its number in the list does not depend on optional sources."""
         return str(getattr(self, next(iter(type(self).model_fields))))
 
     @property
     def files(self) -> dict[str, str]:
-        """Its files, or its folder, by their keys; none of a corpus that is found by its name."""
+        """Its files, or its folder, by their keys; empty for a corpus that is downloaded or built in."""
         keys = [key for key in ("source", "target", "file", "folder") if key in type(self).model_fields]
         return {key: getattr(self, key) for key in keys}
 
     def opposite(self, languages: tuple[str, str]) -> Self:
-        """Return the source as it is read from its target to its source language; `languages` are both of them."""
-        own = {**dict(self), "source_lang": languages[0], "target_lang": languages[1]}
-        swapped = {key.replace("target", "source"): value for key, value in own.items() if key.startswith("target")}
-        swapped |= {key.replace("source", "target"): value for key, value in own.items() if key.startswith("source")}
+        """Return the source with its sides exchanged; `languages` are its source and its target language."""
+        keys = {**dict(self), "source_lang": languages[0], "target_lang": languages[1]}
+        swapped = {key.replace("target", "source"): value for key, value in keys.items() if key.startswith("target")}
+        swapped |= {key.replace("source", "target"): value for key, value in keys.items() if key.startswith("source")}
         return self.model_copy(update={**swapped, "both_ways": False})
 
 
@@ -161,9 +161,9 @@ class TableFile(_Corpus):
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield keys for another kind of file."""
-        own: dict[str, tuple[str, ...]] = {"delimiter": DELIMITED, "quoting": DELIMITED, "stem": ARCHIVES}
-        own |= {"header": (*DELIMITED, ".xlsx"), "sheet": (".xlsx",)}
-        for key, kinds in own.items():
+        kinds_of: dict[str, tuple[str, ...]] = {"delimiter": DELIMITED, "quoting": DELIMITED, "stem": ARCHIVES}
+        kinds_of |= {"header": (*DELIMITED, ".xlsx"), "sheet": (".xlsx",)}
+        for key, kinds in kinds_of.items():
             if getattr(self, key) != type(self).model_fields[key].default and self.kind not in kinds:
                 yield Rule((key,), f"is for {', '.join(kinds)} files only")
 
@@ -285,5 +285,5 @@ TestSources = Annotated[_SourcesOrSplit | Annotated[None, Tag("<none>")], Discri
 
 
 def is_synthetic(source: Source) -> bool:
-    """Return True if a model wrote one side of it."""
+    """Return True if a model wrote one side of the source."""
     return getattr(source, "synthetic", False)

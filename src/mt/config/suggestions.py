@@ -26,16 +26,16 @@ def similarity(word: str, known: str) -> float:
 
 
 def similar(word: str, known: Iterable[str], least: float = MIN_SIMILARITY) -> list[str]:
-    """Return the known words most similar to a word, at most three."""
+    """Return the known words most similar to a word, at most three, with a similarity of `least` or more."""
     rated = [(similarity(word, candidate), candidate) for candidate in known]
     bound = max([least, *(rating - _MARGIN for rating, _ in rated)])
     best = sorted((item for item in rated if item[0] >= bound), key=lambda item: -item[0])
     return [candidate for _, candidate in best][:_MAX_SUGGESTIONS]
 
 
-def suggest_key(key: str, own: Iterable[str], elsewhere: Iterable[str]) -> list[str]:
-    """Return at most three suggestions for a key: of `own`, its section's keys, or of all others, dotted."""
-    own, elsewhere = list(own), list(elsewhere)
-    tries = (own, _CLOSE), (elsewhere, _EXACT), (own, _SIMILAR), (elsewhere, _SIMILAR), (own, MIN_SIMILARITY)
+def suggest_key(key: str, here: Iterable[str], elsewhere: Iterable[str]) -> list[str]:
+    """Return at most three suggestions for a key: of the keys of its section, or of dotted keys of other sections."""
+    here, elsewhere = list(here), list(elsewhere)
+    tries = (here, _CLOSE), (elsewhere, _EXACT), (here, _SIMILAR), (elsewhere, _SIMILAR), (here, MIN_SIMILARITY)
     found = (similar(key, known, least) for known, least in (*tries, (elsewhere, MIN_SIMILARITY)))
     return next(filter(None, found), [])

@@ -8,8 +8,6 @@ from pydantic import Field
 from mt.config.base import Fraction, Line, Lines, Rule, Section, SwitchOrAuto, SwitchOrName
 
 _Steps = Annotated[int, Field(ge=1, le=10**9)]
-
-
 _Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
 _Layers = Annotated[tuple[Annotated[int, Field(ge=0, le=1000)], ...], Field(strict=False, min_length=1)]
 
@@ -30,7 +28,7 @@ class TrainingConfig(Section):
     """Run or model folder whose weights training starts from; null: from random weights."""
     init_tokenizer: bool = True
     """Whether a training with init_from keeps that model's tokenizer; otherwise it trains its own, and tokens that
-    both have start with the embeddings they had."""
+    both have start with their embeddings in that model."""
     init_layers: InitLayers | None = None
     """Layers of that model, counted from 0, with which a shallower one starts, such as {encoder: [0, 2, 4], decoder:
     [0]}; null: all."""
@@ -48,19 +46,20 @@ class TrainingConfig(Section):
     max_epochs: Annotated[int | None, Field(ge=1, le=10**6)] = None
     """Passes over the data after which training ends; null: no limit."""
     minutes: Annotated[float | None, Field(gt=0, le=10**7)] = None
-    """Time that training should take, validations included, preparing the text and the last scores not: max_steps is
-    replanned when the warm-up ends and after each validation, before the first one also after 64, 128, 256, ... steps
-    and at lower powers of two after the warm-up, from the speed so far, to at most four times the configured value, or,
-    with max_epochs and a schedule that falls to zero, to at most that value. A resume repeats the recorded plans, or
-    plans at once where minutes or max_steps has changed. null: no limit, as for --set training.max_steps=N alone."""
+    """Time that training should take, with validations, but without preparing the text and the last scores. max_steps
+    is replanned from the speed so far: when the warm-up ends, after each validation, and before the first one also
+    after 64, 128, 256, ... steps and at lower powers of two after the warm-up. It becomes at most four times the
+    configured value, or with max_epochs and a schedule that falls to zero at most that value. A resume repeats the
+    recorded plans, or plans at once if minutes or max_steps has changed. null: no limit, as for --set
+    training.max_steps=N alone."""
     optimizer: Literal["adam", "adamw", "muon"] = "adam"
     """Rule that updates the weights; adamw can decay them; muon makes the updates of the layers' matrices orthogonal
     and leaves the rest to adamw."""
     learning_rate: Annotated[float, Field(gt=0, le=1000)] = 5e-4
     """Highest learning rate; with schedule noam the factor in front of it."""
     schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "inverse_sqrt"
-    """How the learning rate goes on after the warm-up: inverse_sqrt and noam fall with the root of the step, cosine and
-    linear to zero at max_steps; constant stays, best with ema_decay."""
+    """How the learning rate changes after the warm-up: inverse_sqrt and noam fall with the root of the step, cosine and
+    linear to zero at max_steps; constant does not change, best with ema_decay."""
     warmup_steps: Annotated[int, Field(ge=0, le=10**9)] = 4000
     """Steps in which the learning rate rises to its highest."""
     betas: Annotated[tuple[Fraction, Fraction], Field(strict=False)] = (0.9, 0.98)
@@ -84,11 +83,11 @@ class TrainingConfig(Section):
     """Weight of the teachers' probabilities in the training target; the text has the rest."""
     guided_alignment: Annotated[float, Field(ge=0, le=1000)] = 0.0
     """Weight of a loss that teaches one attention head the word alignment of the training text, which is computed
-    first (guided alignment, Chen et al. 2016, Garg et al. 2019); 0.1 is a good one. The model then says which words
-    translate which, for --alignment and for tags in documents. 0: none."""
+    first (guided alignment, Chen et al. 2016, Garg et al. 2019); 0.1 is a good value. The model then aligns
+    words for --alignment and for tags in documents. 0: none."""
     ema_decay: Annotated[float | None, Field(ge=0, lt=1)] = None
     """Decay of an exponential moving average of the weights, which is then validated and becomes the finished model;
-    at step t at most (1 + t) / (10 + t); null: none."""
+    it is at most (1 + t) / (10 + t) at step t; null: none."""
     sharding: Literal["none", "ddp", "fsdp"] = "ddp"
     """How several processes (torchrun) train together: ddp: each has the whole model; fsdp: each has a shard of it,
     for models too large for one GPU; none: they do not."""
@@ -142,7 +141,7 @@ class TrainingConfig(Section):
         return self.schedule in ("cosine", "linear")
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield combinations of methods that exclude each other, and schedules without what they need."""
+        """Yield combinations of methods that exclude each other, and settings that the schedule cannot work with."""
         if self.optimizer == "adam" and self.weight_decay > 0:
             reason = "adam has no weight decay here; set optimizer: adamw, or weight_decay: 0.0"
             yield Rule(("weight_decay", "optimizer"), reason)

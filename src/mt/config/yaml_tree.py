@@ -27,7 +27,7 @@ _CONSTANTS: dict[str, Value] = {
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"([-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?))(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-# Unprintable, or the end of a line for YAML 1.1, and so for PyYAML, but for no editor.
+# Unprintable characters, and those that end a line in YAML 1.1, and so in PyYAML, but not in editors.
 _NOT_ALLOWED = re.compile(f"{yaml.reader.Reader.NON_PRINTABLE.pattern}|[\x85\u2028\u2029]")
 _MAX_DIGITS = 40  # Python refuses to convert thousands of digits, and no key needs more than 64 bits
 
@@ -106,8 +106,8 @@ def decode_text(source: bytes | str, name: str) -> str:
         message = f"{name}:{line}: not UTF-8 (byte 0x{error.object[error.start]:02x})"
         raise InputError(message, "Save the file as UTF-8.") from None
     text = text.removeprefix("\ufeff")
-    if found := _NOT_ALLOWED.search(text):
-        code, line = f"{ord(found[0]):04X}", text.count("\n", 0, found.start()) + 1
+    if match := _NOT_ALLOWED.search(text):
+        code, line = f"{ord(match[0]):04X}", text.count("\n", 0, match.start()) + 1
         hint = f'Remove it, or write "\\u{code}" in double quotes.'
         raise InputError(f"{name}:{line}: the character U+{code} is not allowed", hint)
     return text

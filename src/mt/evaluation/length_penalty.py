@@ -15,7 +15,8 @@ from mt.decoding.translator import Translator
 from mt.evaluation.test_set import search_options, warn_long_lines
 
 PENALTIES = tuple(tenths / 10 for tenths in range(0, 31, 2))
-_RANKED_SENTENCES, _MARGIN = 2000, 0.3
+_RANKED_SENTENCES = 2000
+_MARGIN = 0.3  # BLEU
 
 
 @dataclass(frozen=True)
@@ -51,29 +52,31 @@ def try_length_penalties(
 def rank_with_length_penalties(
     translator: Translator, config: Config, texts: Sequence[EvalText]
 ) -> list[PenaltyResult]:
-    """Search once, and choose among the hypotheses that ended with the configured length penalty and each other one.
+    """Search once, and rerank the finished hypotheses with the configured length penalty and each of `PENALTIES`.
 
-    That is nearly what a search with each would find, since hardly any penalty changes which hypotheses end. Of a
+    That is nearly what a search with each would find, since the penalty hardly changes which hypotheses finish. Of a
     validation set of more than 2,000 sentences, evenly spaced ones are translated.
     """
-    every = max(1, -(-sum(len(text.sources) for text in texts) // _RANKED_SENTENCES))
-    texts = [replace(text, sources=text.sources[::every], references=text.references[::every]) for text in texts]
+    stride = max(1, -(-sum(len(text.sources) for text in texts) // _RANKED_SENTENCES))
+    texts = [replace(text, sources=text.sources[::stride], references=text.references[::stride]) for text in texts]
     options = replace(search_options(config), n_best=config.decoding.beam_size)
-    pools = [translator.for_text(text).translate(text.sources, options, None) for text in texts]
+    n_best_lists = [translator.for_text(text).translate(text.sources, options, None) for text in texts]
     results = []
     for penalty in sorted({*PENALTIES, config.decoding.length_penalty}):
-        chosen = [[max(each, key=partial(_score, penalty=penalty)).text for each in pool] for pool in pools]
-        results.append(_result(penalty, [Translated(*each) for each in zip(texts, chosen, strict=True)], config))
+        score = partial(_score, penalty=penalty)
+        best = [[max(candidates, key=score).text for candidates in n_best] for n_best in n_best_lists]
+        results.append(_result(penalty, list(map(Translated, texts, best)), config))
     return results
 
 
 def _score(candidate: Candidate, penalty: float) -> float:
+    # The search's score: the log-probability by the number of tokens, EOS counted, to the power of the penalty.
     return candidate.log_prob / math.pow(sum(len(part.target) for part in candidate.parts) + 1, penalty)
 
 
 def _result(penalty: float, translated: Sequence[Translated], config: Config) -> PenaltyResult:
-    n_reference = sum(len(reference) for each in translated for reference in each.text.references)
-    n_hypothesis = sum(len(hypothesis) for each in translated for hypothesis in each.hypotheses)
+    n_reference = sum(len(reference) for result in translated for reference in result.text.references)
+    n_hypothesis = sum(len(hypothesis) for result in translated for hypothesis in result.hypotheses)
     bleu = mean_bleu(translated, config.evaluation.bleu_tokenize)
     return PenaltyResult(penalty, bleu, n_hypothesis / max(n_reference, 1))
 
@@ -84,23 +87,23 @@ def best_penalty(results: Sequence[PenaltyResult]) -> PenaltyResult:
 
 
 def cautious_penalty(results: Sequence[PenaltyResult], configured: float) -> PenaltyResult:
-    """Return the result nearest to the configured penalty of those within 0.3 BLEU of the best.
+    """Return the result nearest to the configured penalty among those within 0.3 BLEU of the best.
 
-    Smaller differences do not carry over to other text, and references can be longer than they are elsewhere.
+    Smaller differences do not carry over to other text, whose references may be shorter.
     """
-    good_enough = best_penalty(results).bleu - _MARGIN
-    chosen = [result for result in results if result.bleu >= good_enough]
-    return min(chosen, key=lambda result: abs(result.length_penalty - configured))
+    least_bleu = best_penalty(results).bleu - _MARGIN
+    good = [result for result in results if result.bleu >= least_bleu]
+    return min(good, key=lambda result: abs(result.length_penalty - configured))
 
 
 def with_best_penalty(translator: Translator, config: Config, texts: Sequence[EvalText]) -> Config:
     """Return the configuration with the penalty that suits a model best, cautiously chosen on a validation set."""
     log.info("choosing the length penalty on the validation set")
-    results, own = rank_with_length_penalties(translator, config, texts), config.decoding.length_penalty
-    chosen = cautious_penalty(results, own)
-    [before] = (result.bleu for result in results if result.length_penalty == own)
-    log.info("length penalty %g: BLEU %.2f; with %g it was %.2f", chosen.length_penalty, chosen.bleu, own, before)
-    decoding = config.decoding.model_copy(update={"length_penalty": chosen.length_penalty})
+    results, configured = rank_with_length_penalties(translator, config, texts), config.decoding.length_penalty
+    best = cautious_penalty(results, configured)
+    [before] = (result.bleu for result in results if result.length_penalty == configured)
+    log.info("length penalty %g: BLEU %.2f; with %g it was %.2f", best.length_penalty, best.bleu, configured, before)
+    decoding = config.decoding.model_copy(update={"length_penalty": best.length_penalty})
     return config.model_copy(update={"decoding": decoding})
 
 

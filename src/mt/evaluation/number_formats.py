@@ -44,7 +44,7 @@ def try_formats(
 
             translated = translate_texts(translator, texts, settings.search)
             bleu = round(mean_bleu(translated, config.evaluation.bleu_tokenize), 2)
-            speed = round(n_sentences / sum(each.seconds for each in translated), 1)
+            speed = round(n_sentences / sum(result.seconds for result in translated), 1)
             results.append(FormatResult(compute_type, shortlist, bleu, speed, cpu_cores()))
     return results
 

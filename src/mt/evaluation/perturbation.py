@@ -51,9 +51,9 @@ class PerturbationResult:
         perturbation: of PERTURBATIONS.
         source_lang: empty where the model has one source language.
         target_lang: language of the translations.
-        bleu: against references that were changed likewise.
-        share_of_clean: percent of the BLEU without a change; None where that is 0.
-        copied: percent of the inserted spans that the translations have letter by letter; None without any.
+        bleu: against references that were changed in the same way.
+        share_of_clean: percent of the BLEU of the unchanged text; None where that is 0.
+        copied: percent of the inserted spans that occur unchanged in the translations; None without any.
     """
 
     perturbation: str
@@ -94,8 +94,8 @@ def evaluate_perturbed(
             [translated] = translate_texts(translator, [changed], options)
             bleu = mean_bleu([translated], tokenize)
             clean = bleu if name == CLEAN else clean
-            found = [span in hypothesis for span, hypothesis in zip(spans, translated.hypotheses, strict=True) if span]
-            copied = 100 * sum(found) / len(found) if found else None
+            is_copied = [span in hyp for span, hyp in zip(spans, translated.hypotheses, strict=True) if span]
+            copied = 100 * sum(is_copied) / len(is_copied) if is_copied else None
             share = 100 * bleu / clean if clean else None
             results.append(PerturbationResult(name, text.source_lang, text.target_lang, bleu, share, copied))
     return results

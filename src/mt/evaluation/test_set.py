@@ -20,7 +20,7 @@ from mt.text.language_id import wrong_language_share
 
 @dataclass(frozen=True)
 class Method:
-    """A decoding method, by its name in tables and files; `utility` is of minimum Bayes risk, chrf or bleu."""
+    """A decoding method; `name` is for tables and files, `utility` the metric of minimum Bayes risk decoding."""
 
     name: str
     options: SearchOptions
@@ -32,9 +32,9 @@ class MethodResult:
     """The scores of a decoding method on a test set in one direction.
 
     Attributes:
-        wrong_language: percentage of translations in another of the model's languages than the target; None where it
-            has one target language, or they cannot be identified.
-        terms: percentage of the sentences with terms of a glossary whose translations have them; None without any.
+        wrong_language: percentage of translations in another of the model's languages than the target; None if the
+            model has one target language, or languages cannot be identified.
+        terms: of the sentences with terms of the glossary, the percentage whose translations have them, or None.
     """
 
     method: str
@@ -54,9 +54,9 @@ class MethodResult:
         return self.translated.text.direction
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields of the public JSON object; COMET only where it was asked for.
+        """Return the fields of the public JSON object.
 
-        Those of models of several languages are there only where the model is one.
+        COMET, fields of a model of several languages, and the share of terms are present only where they apply.
         """
         text = self.translated.text
         several = {"source_lang": text.source_lang, "zero_shot": text.zero_shot} if text.source_lang else {}
@@ -88,7 +88,7 @@ def search_options(config: Config, method: str = "beam", **changes: Any) -> Sear
 
 
 def configured_methods(config: Config, **changes: Any) -> list[Method]:
-    """Return the configured methods with changes (None: no change), which add beam search if it is missing."""
+    """Return the configured methods with changes (None: no change); a change adds beam search if it is missing."""
     names = list(config.evaluation.methods)
     if "beam" not in names and any(value is not None for value in changes.values()):
         names.append("beam")
@@ -109,7 +109,8 @@ def evaluate(
     comet: Comet | None = None,
 ) -> list[MethodResult]:
     """Translate and score a test set by direction and method (default: the configured ones), with COMET if given."""
-    results, (own, into) = [], (config.data.source_lang, config.data.target_lang)
+    results, data = [], config.data
+    languages = [*data.source_lang, *data.target_lang]
     for text in texts:
         warn_long_lines(translator, [text])
         for method in configured_methods(config) if methods is None else methods:
@@ -119,11 +120,11 @@ def evaluate(
             hypotheses = translated.hypotheses
             scores = score(hypotheses, text.references, config.evaluation, text.target_lang)
             if comet is not None:
-                learned = comet.score(text.sources, hypotheses, text.references)
-                scores = replace(scores, comet=learned, signatures=scores.signatures | {"comet": comet.signature})
+                comet_score = comet.score(text.sources, hypotheses, text.references)
+                scores = replace(scores, comet=comet_score, signatures=scores.signatures | {"comet": comet.signature})
             rate = len(text.sources) / max(translated.seconds, 1e-9)
             terms = translator.for_text(text).term_share(text.sources, hypotheses)
-            wrong = wrong_language_share(hypotheses, text.target_lang, [*own, *into]) if len(into) > 1 else None
+            wrong = wrong_language_share(hypotheses, text.target_lang, languages) if len(data.target_lang) > 1 else None
             results.append(MethodResult(method.name, scores, rate, translated, wrong, terms))
     return results
 
@@ -168,7 +169,7 @@ def _row(result: MethodResult) -> dict[str, str]:
 
 
 def _mean_rows(results: Sequence[MethodResult]) -> list[dict[str, str]]:
-    """Return a row with the means of each method over the trained pairs, and one over the others."""
+    """Return a row of means for each method over the trained pairs, and one over the zero-shot pairs."""
     rows = []
     for zero_shot in (False, True):
         for method in dict.fromkeys(result.method for result in results):

@@ -24,17 +24,18 @@ def has_split(run: RunDir | None, split: str) -> bool:
 
 
 def pair_text(source: Path, reference: Path, data: DataConfig, to: str | None, source_lang: str | None) -> EvalText:
-    """Read two files as a text in a direction of a model; None is its only language, or an unknown source language.
+    """Read two files as a text in a direction of a model; None stands for its only target, or an unknown source.
 
     Raises:
         InputError: they have different numbers of lines, or none, or the model lacks a language.
     """
     target = chosen_language(data.target_lang, to)
-    own = None if source_lang is None else chosen_language(data.source_lang, source_lang, "source")
+    if source_lang is not None:
+        source_lang = chosen_language(data.source_lang, source_lang, "source")
     text = read_pair(source, reference, target)
-    if own is None:
+    if source_lang is None:
         return text
-    return replace(text, source_lang=data.own_source(own), zero_shot=(own, target) not in data.pairs)
+    return replace(text, source_lang=data.own_source(source_lang), zero_shot=(source_lang, target) not in data.pairs)
 
 
 def run_texts(
@@ -64,7 +65,7 @@ def run_texts(
 
 
 def texts_in(settings: TranslationSettings, texts: Sequence[EvalText]) -> list[EvalText]:
-    """Return the texts in the languages of an ensemble, which may be fewer than the first model's."""
+    """Return the texts whose languages an ensemble has, which may be fewer than the first model's."""
     sources, targets = ("", *settings.source_langs), settings.target_langs
     matching = [text for text in texts if text.source_lang in sources and text.target_lang in targets]
     if not matching:
@@ -73,7 +74,7 @@ def texts_in(settings: TranslationSettings, texts: Sequence[EvalText]) -> list[E
 
 
 def refuse_test_text(folder: ModelDir, data: DataConfig, texts: Sequence[EvalText]) -> None:
-    """Refuse to tune on the test set of a model's run, whose score would then be worthless."""
+    """Refuse to tune on the test set of a model's run: its score would then be worthless."""
     run = owner(folder)
     if run is None or not has_split(run, "test"):
         return

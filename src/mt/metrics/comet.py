@@ -48,7 +48,7 @@ class Comet:
         self.signature = f"model:{checkpoint.resolve().parent.parent.name}|version:{installed}"
 
     def score(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> float:
-        """Return the mean over a text, on the checkpoint's scale (about 0 to 1); higher is better."""
+        """Return the mean over all sentences, on the checkpoint's scale (about 0 to 1); higher is better."""
         samples = [
             {"src": source, "mt": hypothesis, "ref": reference}
             for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True)
@@ -58,7 +58,7 @@ class Comet:
 
 
 def find_checkpoint(path: Path) -> Path:
-    """Return the file of a checkpoint, given it or its folder; raises InputError if there is none."""
+    """Return the file of a checkpoint, given the file or its folder; raise InputError if there is none."""
     checkpoint = path / "checkpoints" / "model.ckpt" if path.is_dir() else path
     if not checkpoint.is_file():
         hint = "give the folder that COMET downloads (hparams.yaml and checkpoints/model.ckpt)"

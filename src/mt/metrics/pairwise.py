@@ -27,7 +27,7 @@ _ALL = slice(None)
 def chrf(sentences: Sequence[str], references: slice = _ALL) -> Matrix:
     """Return chrF2 (Popovic 2015), 0 to 100, of each sentence (row) against each as reference (column), (N, N).
 
-    With a slice of the sentences as `references`, there are columns of these only, (N, R).
+    With a slice of R sentences as `references`, there are columns for these only, (N, R).
     """
     texts = ["".join(sentence.split()) for sentence in sentences]
     precision, recall, orders = np.zeros((3, len(texts), len(texts[references])))
@@ -41,16 +41,16 @@ def chrf(sentences: Sequence[str], references: slice = _ALL) -> Matrix:
         orders += counts
     precision /= np.maximum(orders, 1)
     recall /= np.maximum(orders, 1)
-    below = _BETA**2 * precision + recall
-    return 100 * np.where(below > 0, (1 + _BETA**2) * precision * recall / np.where(below > 0, below, 1), 0)
+    divisor = _BETA**2 * precision + recall
+    return 100 * ((1 + _BETA**2) * precision * recall / np.where(divisor > 0, divisor, 1))
 
 
 def bleu(sentences: Sequence[str], references: slice = _ALL, characters: bool = False) -> Matrix:
-    """Return sentence BLEU (N, R) likewise, with exponential smoothing and effective order.
+    """Return sentence BLEU, 0 to 100, (N, R) as `chrf`, with exponential smoothing and effective order.
 
     Args:
         sentences: raw text.
-        references: which of them are columns.
+        references: the sentences that are columns.
         characters: compare characters, for languages without spaces; otherwise words as the 13a tokenizer splits them.
     """
     tokenize = (TokenizerChar if characters else Tokenizer13a)()
@@ -72,15 +72,15 @@ def bleu(sentences: Sequence[str], references: slice = _ALL, characters: bool = 
 
 
 def _shared_ngrams(sentences: Sequence[Sequence[Hashable]], order: int, references: slice) -> tuple[Matrix, Matrix]:
-    """Return how many n-grams sentences and references share (N, R), and how many each sentence has (N,)."""
+    """Return the numbers of n-grams that sentences and references share (N, R), and that each sentence has (N,)."""
     counters = [Counter(sentence[i : i + order] for i in range(len(sentence) - order + 1)) for sentence in sentences]
     columns = {ngram: i for i, ngram in enumerate(dict.fromkeys(ngram for counts in counters for ngram in counts))}
     counts = np.zeros((len(sentences), len(columns)))  # (N, G)
-    for row, counter in enumerate(counters):
+    for i, counter in enumerate(counters):
         for ngram, count in counter.items():
-            counts[row, columns[ngram]] = count
-    # Only the n-grams of the reference: of all columns, N sentences would take time in N cubed.
-    shared = [np.minimum(counts[:, own > 0], own[own > 0]).sum(axis=1) for own in counts[references]]
+            counts[i, columns[ngram]] = count
+    # Restricted to the columns of the reference's n-grams: over all G columns, the time would grow as N cubed.
+    shared = [np.minimum(counts[:, row > 0], row[row > 0]).sum(axis=1) for row in counts[references]]
     return np.stack(shared, axis=1), counts.sum(axis=1)
 
 

@@ -30,7 +30,7 @@ class Scores:
         exact_match: hypotheses equal to their reference, in percent.
         length_ratio: hypothesis over reference length, in BLEU's tokens.
         comet: on the scale of its checkpoint; higher is better.
-        signatures: of each metric, with which a number can be reproduced.
+        signatures: by metric, the settings and versions that a score depends on.
     """
 
     bleu: float | None = None
@@ -89,8 +89,8 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: 
 
 def _clear_caches(tokenizer: object) -> None:
     """Clear sacreBLEU's class-wide caches of tokenized lines, which all validations of a training would fill."""
-    for each in (tokenizer, getattr(tokenizer, "_post_tokenizer", None)):
-        if cache_clear := getattr(type(each).__call__, "cache_clear", None):
+    for cached in (tokenizer, getattr(tokenizer, "_post_tokenizer", None)):
+        if cache_clear := getattr(type(cached).__call__, "cache_clear", None):
             cache_clear()
 
 
@@ -100,7 +100,7 @@ def interval(score: float, mean: float, radius: float, most: float = 100.0) -> t
 
 
 def bleu_signature(config: EvaluationConfig, target_langs: Sequence[str], is_mean: bool = True) -> str:
-    """Return the signature of BLEU without interval; of several languages it is a mean, unless each has its own."""
+    """Return the signature of BLEU without interval; with `is_mean`, BLEU of several languages is their mean."""
     signatures = []
     for name in dict.fromkeys(bleu_tokenizer(config.bleu_tokenize, lang) for lang in target_langs):
         bleu = BLEU(tokenize=name)
@@ -111,7 +111,7 @@ def bleu_signature(config: EvaluationConfig, target_langs: Sequence[str], is_mea
 
 
 def corpus_statistics(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> list[Any]:
-    """Return the statistics of each sentence, which are not public; sacreBLEU's scores hold the n-grams of all."""
+    """Return the statistics of each sentence, a block at a time: sacreBLEU would hold the n-grams of all in memory."""
     return [
         statistics
         for first in range(0, len(hypotheses), _SENTENCES_AT_ONCE)
@@ -132,7 +132,7 @@ def random_generator() -> np.random.Generator:
 
 
 def resampled(metric: Metric, statistics: ArrayLike, samples: int) -> Iterator[Any]:
-    """Yield the scores of bootstrap resamples, the same that sacreBLEU draws, one by one: all would fill the memory."""
+    """Yield the scores of sacreBLEU's bootstrap resamples, drawn one by one: all at once would fill the memory."""
     random, array = random_generator(), np.array(statistics, "float32")
     for _ in range(samples):
         yield metric._compute_score_from_stats(array[random.choice(len(array), len(array))].sum(0))
