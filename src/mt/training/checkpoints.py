@@ -153,7 +153,7 @@ class Checkpoints:
                 verify(folder, path)
             except DamagedError as error:
                 raise MachineError(
-                    f"{folder}: its weights are wanted for the final model, but it is damaged: {error}",
+                    f"{folder}: its weights are needed for the final model, but it is damaged: {error}",
                     "restore it from a copy, or set training.final_weights to last",
                 ) from None
             for name, tensor in load_file(path).items():
