@@ -79,9 +79,8 @@ class Transformer(nn.Module):
         """Return the same as `states`, and the loss of the layer that aligns words against word alignments."""
         memory, tgt = self.encode(src_tokens, src), tgt.rotated(self.rotary)
         x: Tensor = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])
-        layers = list(self.decoder)
-        guided_layer = layers[alignment_layer(len(layers))]
-        for layer in layers:
+        guided_layer = self.decoder[alignment_layer(len(self.decoder))]
+        for layer in self.decoder:
             if layer is guided_layer:
                 x, loss = layer(x, tgt, memory, src, links)
             else:

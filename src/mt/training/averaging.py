@@ -70,9 +70,8 @@ class FinalWeights:
 
     def needed(self) -> set[int]:
         """Return the steps whose checkpoints must be kept."""
-        needed = set(self._newest() if self._kind == "average" else [])
-        needed |= set(self._best() if self._kind == "average_best" else [])
-        return needed | ({self._state.best_step} if self._state.best_step is not None else set())
+        steps = self._newest() if self._kind == "average" else self._best() if self._kind == "average_best" else []
+        return {step for step in (*steps, self._state.best_step) if step is not None}
 
     def final(self) -> tuple[dict[str, Tensor], str]:
         """Return the final weights and a description of them."""

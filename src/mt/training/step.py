@@ -118,13 +118,13 @@ class TrainStep:
         self.optimizer.zero_grad(set_to_none=self._graphs is None)
 
     def _update_if_finite(self, total: Tensor) -> None:
+        is_finite = total.isfinite().float()
         if self.loss_scale is not None:
-            self.loss_scale.update(total.isfinite().float())
+            self.loss_scale.update(is_finite)
         if self.reads_late:
-            # The optimisers read this flag on the device.
-            self.optimizer.found_inf = 1.0 - total.isfinite().float()  # type: ignore[union-attr]
+            self.optimizer.found_inf = 1.0 - is_finite  # type: ignore[union-attr]  # which `step` reads on the device
             self.optimizer.step()
-        elif math.isfinite(total.item()):
+        elif is_finite:
             self.optimizer.step()
 
     def accumulate_gradients(self, micro_batches: Sequence[Batch], step: int) -> StepLoss:

@@ -113,7 +113,7 @@ class Trainer:
         with StopRequest(not self.distributed.is_main, interrupts=is_alone) as stop, self._progress_bar() as bar:
             # A checkpoint is saved before its validation, which may be long, fail, or be interrupted. It does not know
             # its own score, so after a crash the validation is repeated.
-            if self.state.step and self._is_due(self.settings.validate_every) and self._has_unscored_steps():
+            if self._is_due(self.settings.validate_every) and self._has_unscored_steps():
                 self.validate()
             if self.settings.init_from is not None and self.state.step == 0:
                 self._score_start()
@@ -212,8 +212,7 @@ class Trainer:
     def _weights(self) -> Mapping[str, Tensor]:
         """Return the present weights, or their moving average if there is one; shards are gathered on the CPU."""
         weights = dict(self.model.named_parameters()) if self.average is None else self.average.weights
-        detached = {name: tensor.detach() for name, tensor in weights.items()}
-        return {name: full_tensor(x).cpu() if is_sharded(x) else x for name, x in detached.items()}
+        return {name: full_tensor(x.detach()).cpu() if is_sharded(x) else x.detach() for name, x in weights.items()}
 
     @contextlib.contextmanager
     def _model_with(self, weights: Mapping[str, Tensor]) -> Iterator[TranslationModel]:
