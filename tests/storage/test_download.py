@@ -128,7 +128,7 @@ def test_addresses_that_give_nothing(web: Web, tmp_path: Path) -> None:
         download(f"{web.address}/none", tmp_path / "a")
     with pytest.raises(MachineError, match="no connection"):
         download("http://127.0.0.1:1/a", tmp_path / "a")
-    with pytest.raises(InputError, match="not an address of the web"):
+    with pytest.raises(InputError, match="not a web address"):
         download(Path("/etc/passwd").as_uri(), tmp_path / "a")
     assert not (tmp_path / "a").exists()
 

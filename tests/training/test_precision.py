@@ -58,7 +58,7 @@ def test_a_run_that_goes_on_without_bf16_says_so(
     parts = Parts(tiny, AUTO)
     parts.run.precision.write_text('{"device": "cpu", "precision": "bf16", "seconds": {}}')
     assert choose(parts) == "fp32"
-    assert "fp32 from here on, since this cpu has no bf16" in caplog.text
+    assert "fp32 from here on; this cpu device has no bf16" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_resume_on_another_gpu_chooses_again_only_where_its_format_is_emulated
         request.addfinalizer(cached.cache_clear)
     for _ in range(2 if expected == "fp16" else 1):  # recorded, and so reported once
         assert choose_precision(parse_config(SMALLEST, "x.yaml"), model, run, SINGLE_PROCESS) == expected
-    assert [f"{expected} from here on, since this cuda has no bf16" in notice for notice in notices] == [
+    assert [f"{expected} from here on; this cuda device has no bf16" in notice for notice in notices] == [
         True
     ] * messages
 
@@ -236,7 +236,7 @@ def test_an_operator_that_is_not_deterministic_is_named() -> None:
 def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with pytest.raises(InputError, match="process 3 on this machine has no GPU of its own, of 2") as caught:
+    with pytest.raises(InputError, match="no GPU for process 3 on this machine, which has 2") as caught:
         choose_device("auto", local_rank=2)
     assert "--nproc-per-node=2" in caught.value.hint
 

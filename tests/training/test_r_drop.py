@@ -10,7 +10,7 @@ from torch import Tensor
 from model_helpers import plain_r_drop
 from mt.data.batching import Batch
 from mt.model.packing import Packing
-from mt.training.step import StepLoss, TrainStep, _every, seed_dropout
+from mt.training.step import StepLoss, TrainStep, _piece, seed_dropout
 from training_helpers import Parts, assert_equal
 
 
@@ -64,7 +64,7 @@ def test_the_parts_of_a_step_are_dropped_from_differently(tiny: Path) -> None:
     doubled = replace(batch, **{name: getattr(batch, name)[[0, 0]] for name in ("src_tokens", "tgt_in", "tgt_out")})
     train_step = TrainStep(parts.config, parts.model)
     first, second = (
-        (seed_dropout(parts.config.seed, 0, 0, piece), train_step._backward(_every(doubled, piece, 2), 1)[0].item())[1]
+        (seed_dropout(parts.config.seed, 0, 0, piece), train_step._backward(_piece(doubled, piece, 2), 1)[0].item())[1]
         for piece in range(2)
     )
     assert first != second

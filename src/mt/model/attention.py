@@ -20,10 +20,10 @@ from mt.model.positions import rotated
 
 
 class Links(NamedTuple):
-    """Word alignments of a batch, which attention learns.
+    """Word alignments of a batch, which attention learns in guided alignment.
 
     Attributes:
-        positions: (L,), of aligned pairs of tokens in (B, T, S) flattened.
+        positions: (L,), the indices of aligned pairs of tokens in the flattened (B, T, S).
         weights: (L,); those of a target position sum to 1.
     """
 
@@ -58,7 +58,7 @@ def attend(queries: Tensor, key_values: KeyValues, mask: Tensor | None, causal: 
 def attend_packed(
     queries: Tensor, keys: Tensor, values: Tensor, tgt: Packing, src: Packing, causal: bool, dropout: float
 ) -> Tensor:
-    """Return the same as `attend` for packed sentences: the tokens of each attend to those of its own source.
+    """Return the same as `attend` for packed sentences: the tokens of a sentence attend to those of its source.
 
     FlashAttention (Dao 2023, arXiv:2307.08691) reads sentences from where they start: no padding, no mask.
 
@@ -107,7 +107,7 @@ def join_heads(heads: Tensor) -> Tensor:
 def attention_mask(pad: Tensor | None) -> Tensor | None:
     """Return the mask (B, 1, 1, S), True where every query may look, of `pad` (B, S), True at padding.
 
-    Here and in `additive_mask` our convention, True at padding, becomes torch's.
+    Here and in `additive_mask`, the package's convention, True at padding, becomes torch's.
     """
     return None if pad is None else ~pad[:, None, None, :]
 
@@ -228,7 +228,7 @@ class CrossAttention(nn.Module):
     def alignment_loss(self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing, links: Links) -> Tensor:
         """Sum the cross-entropy of the first head's weights against word alignments (Garg et al. 2019, equation 3).
 
-        The weights are computed apart from `forward`, whose kernels do not return them.
+        The weights are computed again, because the kernels of `forward` do not return them.
         """
         width = x.shape[1] // self.n_heads
         queries, keys = (

@@ -4,7 +4,7 @@ from mt.config.model import ModelConfig
 from mt.model.decoder_only import DecoderOnly
 from mt.model.transformer import Transformer
 
-# Their common interface: `states`, `start`, `step`, `output`, `blocks`, `max_positions`, `source_format` and `device`.
+# Common: `states`, `start`, `step`, `output`, `blocks`, `max_positions`, `source_format`, `is_guided` and `device`.
 TranslationModel = Transformer | DecoderOnly
 
 

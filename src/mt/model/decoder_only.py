@@ -1,4 +1,4 @@
-"""One stack that reads source and target as one sequence, as GPT does (Radford et al. 2018), for translation.
+"""The decoder-only model: one stack reads source and target as one sequence, as GPT does (Radford et al. 2018).
 
 The sequence is `<s> source </s> <s> target`; only the target's tokens are predicted. Zhang et al. 2022,
 arXiv:2202.00528, compare it with encoder and decoder.
@@ -29,7 +29,7 @@ class Joined(NamedTuple):
     Attributes:
         packing: of the joined sequences (B, S + T), whose padding is all at the end.
         target: (N,), the index in the joined list of each target token.
-        order: (M + N,), the index in source tokens followed by target tokens of each joined token.
+        order: (M + N,), the index of each joined token in the list of all source tokens, then all target tokens.
         source_lengths: (B,).
     """
 
@@ -56,8 +56,8 @@ def join(src: Packing, tgt: Packing) -> Joined:
         pad = torch.arange(length, device=real.device) >= lengths[:, None]
         empty = torch.nonzero_static(pad.flatten(), size=batch * length - len(real))[:, 0]
         padding = Padding.of(pad, real, empty)
-    cumulative = None if src.starts is None else sentence_starts(lengths)
-    return Joined(Packing(shape, positions, padding, cumulative), target, order, src_lengths)
+    packed_starts = None if src.starts is None else sentence_starts(lengths)
+    return Joined(Packing(shape, positions, padding, packed_starts), target, order, src_lengths)
 
 
 def _rows_and_lengths(packing: Packing) -> tuple[Tensor, Tensor]:

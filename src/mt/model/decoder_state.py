@@ -98,7 +98,7 @@ class Prompt:
 
 
 class DecoderState:
-    """Keys and values of source and target, and the slots in each hypothesis's past.
+    """Keys and values of source and target, and a mask of the slots in each hypothesis's past.
 
     Hypotheses that fork share their past: a step fills one slot of the caches per hypothesis, and reordering beams
     copies nothing but the mask `visible`. Slots in no hypothesis's past are reclaimed when the caches are full.
@@ -163,7 +163,7 @@ class DecoderState:
         if 0 < self.caches[0].capacity < self.used + width:
             self._reclaim()
         own_slot = torch.eye(width, dtype=torch.bool, device=self.visible.device).expand(len(like), -1, -1)
-        # Until the first step, all hypotheses of a prompt have one mask.
+        # After a prompt, the hypotheses share one mask until the first step.
         self.visible = torch.cat([self.visible.expand(-1, width, -1), own_slot], dim=2)
         return additive_mask(~self.visible[:, None], like.dtype)
 
@@ -173,13 +173,13 @@ class DecoderState:
         self.used += width
 
     def _reclaim(self) -> None:
-        """Drop slots in no hypothesis's past, if that frees half of them; otherwise the caches grow."""
+        """Drop the slots in no hypothesis's past if they are half of all; otherwise the caches will grow."""
         assert self.visible is not None
-        alive = self.visible.any(dim=1)  # (B, C)
-        n_slots = int(alive.sum(dim=1).max())
+        in_use = self.visible.any(dim=1)  # (B, C)
+        n_slots = int(in_use.sum(dim=1).max())
         if 2 * n_slots > self.used:
             return
-        slots = alive.int().argsort(dim=1, descending=True, stable=True)[:, :n_slots]
+        slots = in_use.int().argsort(dim=1, descending=True, stable=True)[:, :n_slots]
         for cache in self.caches:
             cache.compact(slots)
         self.visible = self.visible.gather(2, slots[:, None].expand(-1, self.visible.shape[1], -1))

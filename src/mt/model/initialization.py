@@ -28,7 +28,7 @@ def initialize(model: nn.Module, config: ModelConfig) -> None:
                 nn.init.xavier_uniform_(module.weight)
     if config.init == "xavier":
         for module in model.modules():
-            if isinstance(module, Linear) and module.parts > 1:  # as if its matrices stood alone
+            if isinstance(module, Linear) and module.parts > 1:  # each as if it stood alone
                 for matrix in module.weight.chunk(module.parts):
                     nn.init.xavier_uniform_(matrix, module.gain)
     std = 0.02 if config.init == "normal" else config.d_model**-0.5

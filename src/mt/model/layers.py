@@ -19,7 +19,7 @@ from mt.model.packing import Packing
 class Dropout(nn.Module):
     """Zeroes elements with probability p and scales the others by 1 / (1 - p); on a CPU, by `byte_dropout`.
 
-    A compiler fuses torch's own dropout with its neighbours.
+    Compiled layers use torch's own, which the compiler fuses with its neighbours.
     """
 
     def __init__(self, p: float) -> None:
@@ -37,13 +37,13 @@ class Dropout(nn.Module):
 def byte_dropout(x: Tensor, p: float) -> Tensor:
     """Apply dropout with p rounded to a multiple of 1/256 (0.3 to 0.3008), and the scale of the rounded p.
 
-    torch's own draws one random float per element, which on a CPU costs more than the layer before it.
+    torch's own dropout draws a random float per element, which on a CPU costs more than the layer before it.
     """
     threshold = min(round(p * 256), 255)
     words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64)
     words.random_(-(2**63), None)  # all 64 bits
     random_bytes = words.view(torch.uint8)[: x.numel()].view_as(x)
-    # The comparison writes floats: by way of booleans it takes six times as long.
+    # The comparison writes floats; with booleans in between it takes six times as long.
     keep = torch.ge(random_bytes, threshold, out=torch.empty_like(x))
     return x * keep.mul_(256 / (256 - threshold))
 

@@ -1,4 +1,4 @@
-"""Linear layers, computed by the faster of the two matrix libraries in torch's CPU builds.
+"""Linear layers, on a CPU computed by the faster of the two matrix libraries in torch.
 
 In single precision torch uses MKL. On AMD processors oneDNN, which torch uses for other number formats, takes about a
 tenth less time for large products; an operator of torch calls it.
@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_MIN_FEATURES = 512  # below, oneDNN gains less than it needs to prepare for a new number of rows
+_MIN_FEATURES = 512  # below, oneDNN saves less time than it takes to prepare for a new number of rows
 
 
 class Linear(nn.Linear):
@@ -32,7 +32,7 @@ class Linear(nn.Linear):
         self.parts, self.gain = parts, gain
 
     def forward(self, x: Tensor) -> Tensor:
-        # Decoding has too few rows to gain, and a compiler fuses torch's own operator better.
+        # Decoding has too few rows to profit, and a compiler fuses torch's own operator better.
         if torch.is_grad_enabled() and not torch.compiler.is_compiling() and _use_onednn(x, self.weight):
             y: Tensor = _OneDnnLinear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
             return y

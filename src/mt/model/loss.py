@@ -16,16 +16,16 @@ from torch import Tensor, nn
 from mt.model.linear import linear_without_grad
 from mt.model.loss_rows import add_product, plain_rows, rows_function
 
-_BLOCK_BYTES = 2**29  # of a GPU's block of logits in fp32
+_BLOCK_BYTES = 2**29  # of a block of logits in fp32, on a GPU
 Teachers = Sequence[tuple[Tensor, Tensor]]  # each one's states (N, E) and output matrix (V, E)
 # A loss, the negative log-likelihood, and the loss's gradients by states and weight, where they are wanted.
 _Losses = tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None]
 
 
 def with_bias(states: Tensor, output: nn.Linear) -> tuple[Tensor, Tensor]:
-    """Return states (N, D) and the output layer's matrix (V, D); with a bias, both wider, so that it is a column.
+    """Return states (N, D) and the output layer's matrix (V, D), with a bias as another column of both.
 
-    Eight columns more, of which seven are zero, because GPUs multiply matrices of aligned width faster.
+    Seven columns of zeros follow it, because GPUs multiply matrices of aligned width faster.
     """
     if output.bias is None:
         return states, output.weight
@@ -76,7 +76,7 @@ def fused_distillation_cross_entropy(
 
     Args:
         states, weight, labels, smoothing: the student's, as of `fused_cross_entropy`.
-        teachers: for each its states of the same tokens and its output layer's matrix.
+        teachers: the states of each for the same tokens, and its output layer's matrix.
         share: of the teachers' mean distribution in the target distribution; the rest is the smoothed labels.
 
     Returns:
@@ -135,7 +135,7 @@ def _cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothing: fl
         nll += (log_total - label_logit).sum()
         loss += (log_total - (1 - smoothing) * label_logit - smoothing * mean_logit).sum()
         if wants_gradient:
-            # Times `total` and without e / V, the gradient by the logits is the exponentials but at the label.
+            # Times `total` and without e / V, the gradient by the logits equals the exponentials, except at the label.
             gradient = exponentials.scatter_add_(-1, label, (smoothing - 1) * total).to(inputs.dtype)
             grad_states[rows] = linear_without_grad(gradient, matrix.t()).div_(total)
             scaled = block / total.to(inputs.dtype)
@@ -152,7 +152,7 @@ def _cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothing: fl
 def _cuda_cross_entropy(
     states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, wants_gradient: bool
 ) -> _Losses:
-    """The same as large matrix products and one kernel a block; gradients and sums in fp32.
+    """Compute the same with large matrix products and one kernel per block; gradients and sums are in fp32.
 
     The gradient by the logits is in the products' number format. In fp16 it is computed 1,024 times as large, so that
     probabilities down to 6e-11 count instead of 6e-8; the products divide by it in fp32. For a confident model (32,000
@@ -160,19 +160,19 @@ def _cuda_cross_entropy(
     0.04 %. Backward scales gradients by the states in fp32, so a loss scale does not overflow.
     """
     inputs, matrix = _in_product_dtype(states, weight)
-    of_rows = plain_rows if inputs.dtype == torch.float64 else rows_function(states.device, inputs.dtype)
+    compute_rows = plain_rows if inputs.dtype == torch.float64 else rows_function(states.device, inputs.dtype)
     scale = 1024.0 if inputs.dtype == torch.float16 else 1.0
     losses = states.new_empty((2, len(labels)), dtype=torch.float32)
     gradients = None
     if wants_gradient:
-        kept = torch.promote_types(inputs.dtype, torch.float32)
-        grad_states, grad_weight = (torch.zeros_like(x, dtype=kept) for x in (states, weight))
+        dtype = torch.promote_types(inputs.dtype, torch.float32)
+        grad_states, grad_weight = (torch.zeros_like(x, dtype=dtype) for x in (states, weight))
         gradients = grad_states, grad_weight
     stride = -(-len(weight) // 64) * 64  # matrix products and the kernel want aligned rows
     for rows in _blocks(inputs, 1, len(weight)):
         block = inputs[rows]  # (R, D)
         logits = torch.mm(block, matrix.t(), out=block.new_empty(len(block), stride)[:, : len(weight)])  # (R, V)
-        of_rows(logits, labels[rows], losses[:, rows], smoothing, scale if wants_gradient else 0.0)
+        compute_rows(logits, labels[rows], losses[:, rows], smoothing, scale if wants_gradient else 0.0)
         if wants_gradient:
             add_product(grad_states[rows], logits, matrix, 1 / scale)
             add_product(grad_weight, logits.t(), block, 1 / scale)
@@ -186,8 +186,8 @@ def _r_drop_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smooth
     divergences KL(p, q) and KL(q, p) sum to A - B: the softmax's denominators cancel out. Their sum's gradient is
     p (d - A + 1) - q by the first pass's logits and q (B - d + 1) - p by the second's.
 
-    As above, few terms need a pass over the logits: the softmax is one, its denominator comes from the largest logit
-    and that one's probability, and smoothing is the weight's mean row.
+    As in `_cross_entropy`, few terms need a pass over the logits: the softmax does, its denominator comes from the
+    largest logit and its probability, and smoothing is a product with the weight's mean row.
     """
     inputs, matrix = _in_product_dtype(states, weight)
     passes = inputs.view(2, len(labels), states.shape[1])
@@ -208,12 +208,12 @@ def _r_drop_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smooth
         nll += (log_total - label_logit).sum() / 2
         loss += (log_total - (1 - smoothing) * label_logit - smoothing * mean_logit).sum() / 2
         loss += share * (means[0] - means[1]).sum()
-        # By the logits: half of each pass's cross-entropy, but for its smoothing, and the divergences.
+        # By the logits, the gradient of half of each cross-entropy, without its smoothing, and of the divergences.
         gradient = torch.empty_like(logits, dtype=inputs.dtype)
         for i, sign in enumerate((1, -1)):
-            own = (difference * (sign * share)).add_(0.5 + share - sign * share * means[i])
-            own.mul_(probs[i]).sub_(probs[1 - i], alpha=share)
-            gradient[i] = own.scatter_add_(-1, label[i], torch.full_like(label_logit[i], (smoothing - 1) / 2))
+            pass_gradient = (difference * (sign * share)).add_(0.5 + share - sign * share * means[i])
+            pass_gradient.mul_(probs[i]).sub_(probs[1 - i], alpha=share)
+            gradient[i] = pass_gradient.scatter_add_(-1, label[i], torch.full_like(label_logit[i], (smoothing - 1) / 2))
         grad_passes[:, rows] = linear_without_grad(gradient.flatten(0, 1), matrix.t()).view_as(block)
         grad_weight.add_(gradient.flatten(0, 1).t() @ block.flatten(0, 1))
     grad_passes.sub_((smoothing / 2 * mean_row).to(grad_passes.dtype))
@@ -256,7 +256,7 @@ def _in_product_dtype(states: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _states_gradient(states: Tensor, inputs: Tensor) -> Tensor:
-    """Make the gradient's memory; on a GPU in the states' format, so that the factor from above is not rounded."""
+    """Allocate the gradient by the states; on a GPU in their format, so that `backward` scales it without rounding."""
     return torch.empty_like(states if states.is_cuda else inputs)
 
 
@@ -266,7 +266,7 @@ def _times_row(x: Tensor, row: Tensor) -> Tensor:
 
 
 def _blocks(rows: Tensor, divisor: int, vocab: int) -> Iterator[slice]:
-    """Yield blocks of rows of logits: on a CPU they fit its cache, a GPU wants large products but has little memory."""
+    """Yield blocks of rows whose logits fit a CPU's cache; on a GPU larger ones, within a limit of memory."""
     size = 512 if rows.device.type == "cpu" else max(128, _BLOCK_BYTES // (4 * vocab) // 128 * 128)
     size //= divisor
     return (slice(start, start + size) for start in range(0, len(rows), size))

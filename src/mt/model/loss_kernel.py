@@ -1,6 +1,6 @@
 """The cross-entropy of rows of logits and its gradient, as one Triton kernel.
 
-Import it where Triton is installed only. Against double precision, measured in Triton's interpreter with rows of 37 to
+Import it only where Triton is installed. Against double precision, measured in Triton's interpreter with rows of 37 to
 9,001 logits (tests/gpu/check_loss_kernel.py): losses differ by at most 7e-8 of the largest; gradients by 4e-7 in fp32,
 by one rounding of each element in fp16, and by two in bf16, of which the interpreter cuts off the last bits.
 """
@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_MAX_COLUMNS = 8192  # of a row, read at a time
+_MAX_COLUMNS = 8192  # of a row that are read at a time
 
 
 @torch.library.custom_op("mt::cross_entropy_rows", mutates_args=("logits", "losses"))
@@ -52,7 +52,7 @@ def _kernel(  # type: ignore[no-untyped-def]
     WANTS_GRADIENT: tl.constexpr,  # noqa: N803
     COLUMNS: tl.constexpr,  # noqa: N803
 ):
-    row = tl.program_id(0).to(tl.int64)  # row * stride passes 2^31
+    row = tl.program_id(0).to(tl.int64)  # row * stride may exceed 2^31
     logits += row * stride
     label = tl.load(labels + row)
     counts = label >= 0

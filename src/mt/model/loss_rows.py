@@ -1,4 +1,4 @@
-"""Steps of the loss on a GPU: the cross-entropy of rows of logits, and products summed in fp32."""
+"""Parts of the loss on a GPU: the cross-entropy of rows of logits, and matrix products summed in fp32."""
 
 import warnings
 from collections.abc import Callable
@@ -27,10 +27,10 @@ def plain_rows(logits: Tensor, labels: Tensor, losses: Tensor, smoothing: float,
 
 @cache
 def rows_function(device: torch.device, dtype: torch.dtype) -> Callable[[Tensor, Tensor, Tensor, float, float], None]:
-    """Return the Triton kernel if it can be built for a device and logits of a number format, else `plain_rows`."""
+    """Return the Triton kernel if it runs on a device with logits of a number format, else `plain_rows`."""
     if find_spec("triton") is None:
         return plain_rows
-    try:  # a missing C compiler or Python.h is seen at the first launch only
+    try:  # a missing C compiler or Python.h shows only at the first launch
         from mt.model.loss_kernel import cross_entropy_rows
 
         labels = torch.zeros(1, dtype=torch.int64, device=device)
@@ -43,10 +43,10 @@ def rows_function(device: torch.device, dtype: torch.dtype) -> Callable[[Tensor,
 
 
 def add_product(total: Tensor, a: Tensor, b: Tensor, factor: float) -> None:
-    """Add factor * a @ b to a total, summed in the total's number format."""
+    """Add factor * a @ b to `total`, in the number format of `total`."""
     if a.dtype == total.dtype:
         total.addmm_(a, b, alpha=factor)
     elif a.is_cuda and torch.cuda.get_device_capability(a.device) >= (8, 0):
         torch.addmm(total, a, b, out_dtype=total.dtype, alpha=factor, out=total)
-    else:  # older cards cannot
+    else:  # older cards cannot add to another number format
         total.add_(torch.addmm(a.new_empty(1), a, b, beta=0, alpha=factor))

@@ -1,9 +1,9 @@
-"""Packed sentences: lists of tokens without padding, which only attention sees.
+"""Packed sentences: the tokens of a batch in one list, without padding.
 
     B sentences   L positions of the longest   N real tokens   P padding (N + P = B * L)
 
 Linear layers, norms and dropout treat every token alike, so they work on the real tokens (N, ...). Attention needs
-sentences side by side (B, L, ...): it unpacks its inputs and packs its output, where it has no kernel for packed ones.
+sentences side by side (B, L, ...), so it unpacks inputs and packs the output, unless it has a kernel for packed ones.
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,7 +55,7 @@ class Packing:
         padding: None if all sentences are equally long.
         starts: (B + 1,), int32, the index of each sentence's first token, and N; only on devices that have attention
             for packed sentences.
-        rotation: (N, K), of each token's query and key, by its position; None without rotary positions.
+        rotation: (N, K), the sines and cosines of each token's position; None without rotary positions.
     """
 
     shape: tuple[int, int]
@@ -70,7 +70,7 @@ class Packing:
 
         Args:
             tokens: on the CPU, since on a GPU this synchronises.
-            used_on: the device that `send` will copy the packing to; None: it stays with the tokens.
+            used_on: the device that `send` will copy the packing to; None: that of the tokens.
         """
         batch, length = tokens.shape
         pad = tokens == PAD_ID
@@ -97,7 +97,7 @@ class Packing:
         return Packing(self.shape, positions, padding, None if self.starts is None else next(tensors))
 
     def rotated(self, rotary: SinusoidalPositions | None) -> "Packing":
-        """Return the same with the rotation of its positions, if there are rotary ones."""
+        """Return the same packing with the rotation of its positions, unless `rotary` is None."""
         return self if rotary is None else replace(self, rotation=rotary(self.positions, self.shape[1]))
 
     def pack(self, x: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ class Packing:
         x = x.flatten(0, 1)
         if self.padding is not None:
             _, real, packed, empty = self.padding
-            # A compiler would make graphs of their own for zero and one position of padding.
+            # A compiler would make separate graphs for zero and for one position in `empty`.
             empty = self.padding.pad.flatten() if torch.compiler.is_compiling() else empty
             x = _Pack.apply(x, real, packed, empty)  # type: ignore[no-untyped-call]
         return x
@@ -128,7 +128,7 @@ def send(
 
 
 def _send_as_one(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """Copy tensors in one pinned buffer; return views of its copy."""
+    """Copy tensors to a device through one pinned buffer; return views of the copy."""
     sizes = [-(-x.nbytes // _ALIGNMENT) * _ALIGNMENT for x in tensors]
     buffer = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=True)
     for x, part in zip(tensors, torch.split(buffer, sizes), strict=True):

@@ -50,25 +50,25 @@ class SinusoidalPositions(nn.Module):
 
 
 def added_positions(config: ModelConfig, max_length: int) -> LearnedPositions | SinusoidalPositions | None:
-    """Return what is added to embeddings; nothing where positions are rotary."""
+    """Return the positions that are added to embeddings; None if they are rotary."""
     if config.positions == "rotary":
         return None
     return (LearnedPositions if config.positions == "learned" else SinusoidalPositions)(config.d_model, max_length)
 
 
 def rotary_positions(config: ModelConfig, max_length: int) -> SinusoidalPositions | None:
-    """Return the sines and cosines, K for each position, that `rotated` turns queries and keys by, if it does."""
+    """Return the table of sines and cosines for `rotated`, K per position; None unless positions are rotary."""
     return SinusoidalPositions(config.d_model // config.n_heads, max_length) if config.positions == "rotary" else None
 
 
 def rotated(projected: Tensor, rotation: Tensor | None, n_heads: int) -> Tensor:
-    """Turn queries and keys by their positions, so that their product depends on the distance of the two only.
+    """Rotate queries and keys by their positions, so that their product depends only on the distance between them.
 
-    Units i and i + K/2 of a head turn together, by the angle p / 10000^(2i/K) (Su et al. 2021, arXiv:2104.09864).
+    Dimensions i and i + K/2 of a head form a pair, with the angle p / 10000^(2i/K) (Su et al. 2021, arXiv:2104.09864).
 
     Args:
         projected: queries, keys and values side by side (..., 3 D).
-        rotation: sines and cosines, broadcastable to (..., K); None: nothing turns.
+        rotation: sines and cosines, broadcastable to (..., K); None: no rotation.
         n_heads: H.
     """
     if rotation is None:
@@ -77,5 +77,5 @@ def rotated(projected: Tensor, rotation: Tensor | None, n_heads: int) -> Tensor:
     rotation = rotation[..., None, None, :].to(projected.dtype)
     sines, cosines = rotation[..., 0::2], rotation[..., 1::2]  # (..., 1, 1, K / 2)
     first, second = parts[..., :2, :, :].chunk(2, dim=-1)  # (..., 2, H, K / 2)
-    turned = torch.cat([first * cosines - second * sines, first * sines + second * cosines], dim=-1)
-    return torch.cat([turned, parts[..., 2:, :, :]], dim=-3).flatten(-3)
+    rotated_pairs = torch.cat([first * cosines - second * sines, first * sines + second * cosines], dim=-1)
+    return torch.cat([rotated_pairs, parts[..., 2:, :, :]], dim=-3).flatten(-3)

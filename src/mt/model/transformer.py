@@ -23,7 +23,7 @@ from mt.model.positions import rotary_positions
 def alignment_layer(layers: int) -> int:
     """Return the decoder layer whose attention aligns words, counted from 0: the penultimate.
 
-    Of all layers it agrees best with word alignments (Garg et al. 2019, arXiv:1909.02074).
+    It agrees better with word alignments than the other layers (Garg et al. 2019, arXiv:1909.02074).
     """
     return max(0, layers - 2)
 
@@ -38,7 +38,8 @@ class Transformer(nn.Module):
         shared_vocab: both sides use one vocabulary; tying then joins all three matrices, otherwise target and output.
 
     Attributes:
-        is_guided: the first head of the layer that aligns words has learned to, when it reads a target token.
+        is_guided: trained by guided alignment: at the position that reads a target token, the first head of the
+            `alignment_layer` attends to the source tokens aligned with it.
     """
 
     def __init__(
@@ -78,10 +79,9 @@ class Transformer(nn.Module):
         """Return the same as `states`, and the loss of the layer that aligns words against word alignments."""
         memory, tgt = self.encode(src_tokens, src), tgt.rotated(self.rotary)
         x: Tensor = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])
-        layers = list(self.decoder)
-        aligning = layers[alignment_layer(len(layers))]
-        for layer in layers:
-            if layer is aligning:
+        guided_layer = self.decoder[alignment_layer(len(self.decoder))]
+        for layer in self.decoder:
+            if layer is guided_layer:
                 x, loss = layer(x, tgt, memory, src, links)
             else:
                 x = layer(x, tgt, memory, src)

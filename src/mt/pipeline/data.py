@@ -27,7 +27,7 @@ from mt.text.lines import TextFile
 def clean_text(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
     """Read the sources, clean the training text, and return the stage's key.
 
-    Raises InputError if the sources do not have these digests in the end.
+    Raises an `InputError` if a source changed while it was read, so that its digest differs.
     """
     unused: dict[str, Any] = dict.fromkeys(("root", "max_length", "temperature"), True)
     unused["train"] = {"__all__": {"weight": True}}
@@ -35,7 +35,7 @@ def clean_text(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
     if not is_done(run_dir.text, key):
         log.info("reading the corpus")
         prepare_text(config, run_dir.text, key)
-        if input_digests(config.data) != digests:  # checkpoints would record those of another text
+        if input_digests(config.data) != digests:  # checkpoints would record digests of another text
             atomic.remove(run_dir.text)
             raise InputError("data: a text changed while it was read", "run the same command again")
     return key
@@ -54,11 +54,11 @@ def make_tokenizers(
     """
     settings, owner = config.tokenizer, pretrained.tokenizer_owner
     given = TokenizerPair.given(settings, config.tags) if owner is None else None
-    own: tuple[Any, ...] = (
+    inputs: tuple[Any, ...] = (
         settings.model_dump(exclude={"bpe_dropout", "sampling_alpha"}),
         (text_key, config.augmentation.cases, config.tags) if given is None else given.files(),
     )
-    key = stage_key("tokenizer", *(own if owner is None else (owner.identity, settings.shared)))
+    key = stage_key("tokenizer", *(inputs if owner is None else (owner.identity, settings.shared)))
     if not is_done(run_dir.tokenizer, key):
         if owner is not None:
             log.info("using the tokenizer of %s; tokenizer.vocab_size has no effect", owner.path)
@@ -84,7 +84,7 @@ def _train_tokenizers(config: Config, run_dir: RunDir) -> TokenizerPair:
 
 
 def sample_text(run_dir: RunDir, side: str, limit: int) -> TextFile:
-    """Return one side of the cleaned training text, of a large one about `limit` lines at even distances."""
+    """Return one side of the cleaned training text; of a large text about `limit` evenly spaced lines."""
     pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
     return TextFile(run_dir.text_file("train", side), -(-pairs // limit))
 
@@ -92,7 +92,7 @@ def sample_text(run_dir: RunDir, side: str, limit: int) -> TextFile:
 def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Mapping[str, str], text_key: str) -> None:
     """Write the training and validation text as token ids; training pairs over data.max_length are dropped.
 
-    The stage's key is made of the SHA-256 of the tokenizers' files and the text's key.
+    The stage's key depends on the SHA-256 of the tokenizers' `files` and on the text's key.
     """
     form = SentenceFormat.of(config)
     for split, limit in (("train", config.data.max_length), ("valid", None)):
@@ -116,7 +116,7 @@ def align(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> None:
 
 
 def report_cleaning(config: Config, run_dir: RunDir) -> None:
-    """Write and log the number of training pairs kept and dropped, by reason.
+    """Write and log the numbers of training pairs kept, and dropped by reason.
 
     Raises:
         InputError: no pair is left, or none in one of the directions.
@@ -146,21 +146,21 @@ def report_cleaning(config: Config, run_dir: RunDir) -> None:
 
 
 def refuse_missing_directions(data: DataConfig, kept: Sequence[int]) -> None:
-    """Refuse training sources, with so many pairs left in each, that leave a direction without any.
+    """Refuse a direction that is left without pairs; `kept` counts those left in each training source.
 
     Raises:
-        InputError: no pair in a direction.
+        InputError: no pair is left in a direction.
     """
     left = {data.languages_of(source) for n, source in zip(kept, data.train, strict=True) if n}
     for pair in data.pairs:
         if pair not in left:
             named, unit = _named(data, *pair)
-            what = f"remove {pair[1]} from data.target_lang" if unit == "language" else "remove its sources"
-            hint = f"look at what cleaning and data.max_length dropped, or {what}"
+            remedy = f"remove {pair[1]} from data.target_lang" if unit == "language" else "remove its sources"
+            hint = f"look at what cleaning and data.max_length dropped, or {remedy}"
             raise InputError(f"data.train: no pair {named} is left to train on", hint)
 
 
 def _named(data: DataConfig, source: str, target: str) -> tuple[str, str]:
-    """Name a direction in a message, and what it is."""
+    """Return a direction as a message names it, and the word for it: direction or, with one source, language."""
     several = len(data.source_lang) > 1
     return (f"from {source} into {target}", "direction") if several else (f"into {target}", "language")

@@ -41,9 +41,9 @@ from mt.text.spelling import Spelling
 from mt.training.train_state import TrainState
 from mt.training.trainer import Trainer
 
-_MODEL_FORMAT = 3  # a finished run with a folder of another format rebuilds it
-_CASED_LINES = 50_000  # of the training text that teach the usual case of words
-_SPELT_LINES = 500_000  # that teach which words there are
+_MODEL_FORMAT = 3  # of the model folder; a finished run rebuilds one of another format
+_CASING_LINES = 50_000  # of the training text, to learn the usual case of words
+_SPELLING_LINES = 500_000  # of the training text, to learn which words there are
 
 
 def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: Trainer, state: TrainState) -> str:
@@ -86,7 +86,7 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
 
 
 def _is_complete(folder: ModelDir, key: str, steps: int) -> bool:
-    """Check key and steps: more steps may end with the same best weights. The README may be edited."""
+    """Compare key, steps (more may end with the same best weights) and files (the README may be edited)."""
     try:
         facts = read_manifest(folder.root)
         verify(folder.root, *(folder.root / name for name in facts["files"] if name != folder.readme.name))
@@ -106,8 +106,8 @@ def _key(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, weights: Ma
         content.update(tensor.detach().cpu().flatten().view(torch.uint8).numpy().data)
     texts = read_manifest(run_dir.text)["key"]
     settings = config.model_dump(include={"decoding", "evaluation", "model"})
-    own = tokenizers.files(), texts, settings, config.is_guided
-    return stage_key("model", _MODEL_FORMAT, origin, content.hexdigest(), *own)
+    inputs = tokenizers.files(), texts, settings, config.is_guided
+    return stage_key("model", _MODEL_FORMAT, origin, content.hexdigest(), *inputs)
 
 
 def learn_preprocessing(config: Config, run_dir: RunDir) -> Preprocessing:
@@ -115,16 +115,16 @@ def learn_preprocessing(config: Config, run_dir: RunDir) -> Preprocessing:
     language = config.data.source_lang[0] if len(config.data.source_lang) == 1 else ""
     casing = spelling = None
     if config.decoding.restore_case:
-        casing = Casing.learn(_untagged(run_dir, "source", _CASED_LINES), language)
-    if config.decoding.correct_spelling and language:  # frequent words of one language would replace another's
+        casing = Casing.learn(_untagged(run_dir, "source", _CASING_LINES), language)
+    if config.decoding.correct_spelling and language:  # one language's frequent words would replace another's rare ones
         # Bidirectional training makes a model that also translates, and must not correct, the target language.
         sides = SIDES if config.training.bidirectional_epochs else SIDES[:1]
-        spelling = Spelling.learn(chain.from_iterable(_untagged(run_dir, side, _SPELT_LINES) for side in sides))
+        spelling = Spelling.learn(chain.from_iterable(_untagged(run_dir, side, _SPELLING_LINES) for side in sides))
     return Preprocessing(casing, spelling)
 
 
 def _untagged(run_dir: RunDir, side: str, limit: int) -> Iterator[str]:
-    """Yield lines of the training text without the tag of back-translations, behind which sentences start."""
+    """Yield lines of the training text without the tag in front of back-translations."""
     return (line.removeprefix(f"{BACK_TRANSLATION_TAG} ") for line in sample_text(run_dir, side, limit))
 
 
@@ -137,14 +137,15 @@ class _TrainedModel:
 
     def write_folder(self, config: Config, weights: Mapping[str, Tensor], facts: dict[str, Any]) -> None:
         """Write the model folder in rank 0, and add the measurements to its facts."""
-        extras = self._shortlist(config.decoding.shortlist), learn_preprocessing(config, self.run_dir)
-        with new_model(self.run_dir.model, config, self.tokenizers, weights, facts, *extras) as folder:
+        shortlist = self._shortlist(config.decoding.shortlist)
+        preprocessing = learn_preprocessing(config, self.run_dir)
+        with new_model(self.run_dir.model, config, self.tokenizers, weights, facts, shortlist, preprocessing) as folder:
             if config.decoding.tune_length_penalty and config.decoding.beam_size > 1:
-                config = self._tuned(config, folder, extras[1])
+                config = self._tuned(config, folder, preprocessing)
                 facts["length_penalty"] = config.decoding.length_penalty
             formats = self._measure_formats(config, folder)
             converted = folder if formats and self.model.device.type == "cpu" else None
-            results = self.score(config, converted, extras[1])
+            results = self.score(config, converted, preprocessing)
             signature = bleu_signature(config.evaluation, config.data.target_lang)
             if len(config.data.source_lang) > 1:
                 facts["pairs"] = [list(pair) for pair in config.data.pairs]
@@ -161,11 +162,11 @@ class _TrainedModel:
         return make_shortlist(EncodedCorpus.open(self.run_dir.encoded("train")), size, self.tokenizers)
 
     def _tuned(self, config: Config, folder: ModelDir, preprocessing: Preprocessing) -> Config:
-        """Return the configuration with a length penalty for this model, which its folder then has, too."""
+        """Tune the length penalty; return the configuration with it, and write it to the model folder."""
         converted = folder if folder.ctranslate2.is_dir() and self.model.device.type == "cpu" else None
         try:
             translator = self._translator(config, converted, preprocessing)
-        except UnusableError:  # said when the number formats are measured
+        except UnusableError:  # reported when the number formats are measured
             translator = self._translator(config, None, preprocessing)
         config = with_best_penalty(translator, config, read_texts(self.run_dir, "valid", config.data))
         change_search(folder, config)
@@ -173,7 +174,7 @@ class _TrainedModel:
 
     def _measure_formats(self, config: Config, folder: ModelDir) -> list[FormatResult]:
         """Measure CTranslate2's number formats on the validation set; none where it cannot run the model."""
-        if not folder.ctranslate2.is_dir():  # decoder-only, or the library is missing, which was said
+        if not folder.ctranslate2.is_dir():  # decoder-only, or the library is missing, which was reported
             return []
         try:
             log.info("measuring number formats on the validation set")
@@ -183,7 +184,7 @@ class _TrainedModel:
             return []
 
     def _translator(self, config: Config, converted: ModelDir | None, preprocessing: Preprocessing) -> Translator:
-        """Choose the engine as `mt eval` would: CTranslate2 with a converted folder, torch otherwise."""
+        """Choose the engine as `mt eval` would: CTranslate2 for a converted model, torch otherwise."""
         settings = TranslationSettings.of(config)
         if converted is not None:
             return open_converted(converted, settings, self.tokenizers, EngineChoice()).translator
@@ -193,11 +194,11 @@ class _TrainedModel:
     def score(
         self, config: Config, converted: ModelDir | None = None, preprocessing: Preprocessing = NO_PREPROCESSING
     ) -> list[MethodResult]:
-        """Score the test set, if there is one, with what rank 0 has, and write the results to the run's eval/."""
+        """Score the test set, if there is one, with rank 0's arguments, and write the results to the run's eval/."""
         config, converted, preprocessing = self.distributed.broadcast((config, converted, preprocessing))
         if config.data.test is None:
             if self.distributed.is_main:
-                (self.run_dir.scores / "test.json").unlink(missing_ok=True)  # of an earlier test set, by other weights
+                (self.run_dir.scores / "test.json").unlink(missing_ok=True)  # of other weights on an earlier test set
             return []
         translator = self._translator(config, converted, preprocessing).distribute(self.distributed)
         results = evaluate(translator, config, read_texts(self.run_dir, "test", config.data))

@@ -28,11 +28,11 @@ FROZEN = (
     "training.freeze",
     "training.distill_from",
 )
-# Of a root, the content of its files is compared. Other test sets leave the training text as it is, except those that
-# are split off it.
+# data.root may change, because the content of the files in it is compared. So may the test set, which has no effect on
+# the training text unless it is split off it.
 FREE, SPLIT_OFF = ("data.root", "data.test"), "data.test.from_train"
 _TOKENIZER_FILES = ("tokenizer.file", "tokenizer.source_file", "tokenizer.target_file")
-# Settings of training that may extend one that has ended, and settings that have no effect on it without more steps.
+# Training settings that may extend a training that has ended, and those that have no effect without more steps.
 _LENGTH = ("max_steps", "max_epochs", "minutes", "patience")
 _LEARNING = (
     *("learning_rate", "schedule", "warmup_steps", "betas", "eps", "weight_decay", "clip_norm", "ema_decay"),
@@ -43,12 +43,12 @@ _LEARNING = (
 def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any] | None) -> None:
     """Compare configuration and input files with those of the run's checkpoints.
 
-    Without checkpoints anything may change. Other training settings may change while they have an effect, and the paths
-    of the same content always; the log reports them. `digests` are those of the data sources and pretrained models now;
-    None: not known.
+    Without checkpoints anything may change. With them, settings outside of `FROZEN` may change as long as that has an
+    effect, and paths if the content is the same; the log reports such changes. `digests` are the present ones of data
+    sources and pretrained models; None: not known.
 
     Raises:
-        InputError: the change of a key does not allow a resume.
+        InputError: a change does not allow a resume.
     """
     if not run_dir.checkpoint_steps() and not run_dir.has_damaged_checkpoints():
         return
@@ -66,18 +66,18 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any] | No
         if key.startswith(FROZEN)
         and key not in same
         and (key == SPLIT_OFF or not key.startswith(FREE))
-        # Of files of a tokenizer, `refuse_other_tokenizer` compares the content.
+        # `refuse_other_tokenizer` compares the content of a tokenizer's files.
         and not (key in _TOKENIZER_FILES and config.tokenizer.given and earlier.tokenizer.given)
     ]
-    unnamed = (key for key in now if key in before.keys() - same and not key.startswith((*changes, "data.test")))
-    frozen += [f"{key}: the content has changed" for key in unnamed]
+    altered = (key for key in now if key in before.keys() - same and not key.startswith((*changes, "data.test")))
+    frozen += [f"{key}: the content has changed" for key in altered]
     if not earlier.training.guided_alignment:  # a model folder would claim a head that has learned nothing
         frozen += [change for key, change in changes.items() if key == "training.guided_alignment"]
     if frozen:
         raise _refusal(run_dir, "; ".join(frozen))
-    late = [key for key in _LEARNING if f"training.{key}" in changes]
-    if late and not any(f"training.{key}" in changes for key in _LENGTH) and is_finished(run_dir):
-        raise _refusal(run_dir, f"it is trained to its end, and training.{late[0]} would change nothing any more")
+    futile = [key for key in _LEARNING if f"training.{key}" in changes]
+    if futile and not any(f"training.{key}" in changes for key in _LENGTH) and is_finished(run_dir):
+        raise _refusal(run_dir, f"it is trained to its end, and training.{futile[0]} would change nothing any more")
     for change in changes.values():
         log.info("%s", change)
 
@@ -127,7 +127,7 @@ def _trained_config(run_dir: RunDir) -> Config:
 
 
 def _recorded_origin(run_dir: RunDir) -> dict[str, Any]:
-    """Return the origin in the newest checkpoint that has it undamaged; empty if none has."""
+    """Return the origin from the newest checkpoint in which it is undamaged; empty if there is none."""
     for step in reversed(run_dir.checkpoint_steps()):
         checkpoint = CheckpointDir(run_dir.checkpoint(step))
         try:

@@ -56,8 +56,8 @@ def run(
     with ExitStack() as stack:
         if config.training.deterministic:
             stack.enter_context(deterministic_algorithms())
-        own_gpu = distributed.local_rank if distributed.world_size > 1 else None
-        device = choose_device(config.training.device, local_rank=own_gpu)
+        local_rank = distributed.local_rank if distributed.world_size > 1 else None
+        device = choose_device(config.training.device, local_rank=local_rank)
         refuse_mixed_devices(device.type, distributed)
         # Training seeds torch's global generators, and a caller's own draws must not repeat.
         stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
@@ -94,7 +94,7 @@ def prepare(config: Config, run_dir: RunDir, runs: Path) -> tuple[Pretrained, di
     if not run_dir.checkpoint_steps():
         pretrained.check()
         if not run_dir.has_damaged_checkpoints():
-            for record in (run_dir.length, run_dir.precision):  # of another training
+            for record in (run_dir.length, run_dir.precision):  # of an earlier training
                 record.unlink(missing_ok=True)
     atomic.write_text(run_dir.config, dump_config(config))
 

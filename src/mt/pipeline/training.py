@@ -1,4 +1,4 @@
-"""The trainer of a run, put together from its data, model and validation set, and checks before all that."""
+"""Construction of a run's trainer from data, model and validation set, and checks before any work."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -96,19 +96,19 @@ def make_trainer(
 
 
 def freeze(model: TranslationModel, parts: Collection[str]) -> None:
-    """Let some parts of a model keep their weights.
+    """Freeze the weights of some parts of a model.
 
     Raises:
         InputError: the model has no such part, or nothing is left to train.
     """
-    found = set()
+    frozen = set()
     for name, parameter in model.named_parameters(remove_duplicate=False):
         part = name.partition(".")[0].removesuffix("_norm")
         part = "decoder" if part in ("layers", "norm") else part  # of a decoder-only model
         if part in parts:
             parameter.requires_grad_(False)
-            found.add(part)
-    if missing := set(parts) - found:
+            frozen.add(part)
+    if missing := set(parts) - frozen:
         raise InputError(f"training.freeze: this model has no part {min(missing)}", "leave it out")
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(
@@ -125,7 +125,7 @@ def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair)
         segmenters = [make_segmenter(tokenizer, config.tokenizer) for tokenizer in tokenizers]
         corpus = SampledCorpus(encoded, tokenizers, segmenters, config.seed, max_length, folder.parent)
     if epochs := config.training.bidirectional_epochs:
-        # The tag of a back-translation would be learned as text.
+        # Reversed, a tagged pair would teach the model to write the tag of back-translations.
         tagged = encoded.begin_with(tokenizers.source.encode(BACK_TRANSLATION_TAG))
         corpus = BidirectionalCorpus(corpus, epochs, config.seed, max_length, tagged)
     if not (shares := config.augmentation.shares):

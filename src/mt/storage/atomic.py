@@ -41,11 +41,11 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def failpoint(action: str, path: Path) -> None:
-    """Precede each write, sync and rename; tests replace this to fail or to kill the process."""
+    """Do nothing before each write, sync and rename; tests replace this to fail or to kill the process."""
 
 
 def sync(path: Path) -> None:
-    """Make a file's content durable, or the names in a folder; a power cut would undo a rename otherwise."""
+    """Make a file's content durable, or the names in a folder: otherwise a power cut could undo a rename."""
     failpoint("sync", path)
     if not POSIX_FILES and path.is_dir():
         return
@@ -212,8 +212,8 @@ def _lock_file(folder: Path) -> Path:
 def _rename(partial: Path, final: Path, old: Path) -> None:
     """Give a complete folder its final name.
 
-    Between the two renames of a replacement the old one is called `old`; a failure restores it at once, a kill at the
-    next start.
+    Between the two renames of a replacement, the previous folder is called `old`; after a failure it is restored at
+    once, after a kill at the next start.
     """
     if final.exists():
         shutil.rmtree(old, ignore_errors=True)
@@ -227,7 +227,7 @@ def _rename(partial: Path, final: Path, old: Path) -> None:
 
 
 def _restore(old: Path) -> None:
-    """Give a folder that was being replaced its name again, unless its replacement has it."""
+    """Give a folder that was being replaced its name back, or remove it if its replacement has that name."""
     final = old.with_name(old.name.removeprefix(".").removesuffix(_OLD))
     if final.exists():
         shutil.rmtree(old, ignore_errors=True)
@@ -246,7 +246,7 @@ def _seal(folder: Path, facts: dict[str, Any]) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder, if there is one, so that a crash half-way leaves nothing that looks complete."""
+    """Remove a folder, if it exists, so that a crash half-way leaves nothing that looks complete."""
     if not folder.exists():
         return
     doomed = folder.with_name(f".{folder.name}{PARTIAL}")
@@ -257,7 +257,7 @@ def remove(folder: Path) -> None:
 
 
 def remove_partials(parent: Path) -> None:
-    """Remove what killed processes left in a folder, but not what a living one (an export, say) is writing.
+    """Remove what killed processes left in a folder, but not what a living one, such as an export, is writing.
 
     Call it only while holding the run's lock.
     """
@@ -278,11 +278,11 @@ def remove_partials(parent: Path) -> None:
 def remove_partials_of(path: Path) -> None:
     """Remove the temporary files of killed processes that were writing a file."""
     final = Path(os.path.realpath(path))
-    for each in final.parent.glob(f".*{PARTIAL}"):
-        process = each.name.removesuffix(PARTIAL).rpartition(".")[2]
-        if process.isdecimal() and each == _partial(final, process) and not _is_alive(process):
+    for partial in final.parent.glob(f".*{PARTIAL}"):
+        process = partial.name.removesuffix(PARTIAL).rpartition(".")[2]
+        if process.isdecimal() and partial == _partial(final, process) and not _is_alive(process):
             with contextlib.suppress(OSError):  # another user's
-                each.unlink()
+                partial.unlink()
 
 
 def _is_alive(process: str) -> bool:

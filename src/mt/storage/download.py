@@ -22,7 +22,7 @@ _OFFLINE = ("MT_OFFLINE", "HF_HUB_OFFLINE")
 
 
 class _RangeError(InputError):
-    """The server has nothing from the asked byte on."""
+    """The server has no bytes from the requested one on."""
 
 
 def offline_switch() -> str | None:
@@ -32,9 +32,9 @@ def offline_switch() -> str | None:
 
 def cache_folder() -> Path:
     """Return `MT_CACHE`, or `mt` in the user's folder for caches."""
-    own, shared = os.environ.get("MT_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    mt_cache, user_cache = os.environ.get("MT_CACHE"), os.environ.get("XDG_CACHE_HOME")
     try:
-        return Path(own) if own else Path(shared or Path.home() / ".cache") / "mt"
+        return Path(mt_cache) if mt_cache else Path(user_cache or Path.home() / ".cache") / "mt"
     except RuntimeError:
         raise MachineError("no home folder to keep downloads in", "set MT_CACHE to a folder") from None
 
@@ -44,7 +44,7 @@ def download(url: str, path: Path, md5: str | None = None) -> None:
 
     Raises:
         InputError: the server has no such file, its content is not what was expected, or the network is switched off.
-        MachineError: no connection, it broke, or the server is busy; the next call goes on where this one ended.
+        MachineError: no connection, it broke, or the server is busy; the next call resumes where this one ended.
     """
     partial = path.with_name(f"{path.name}{atomic.PARTIAL}")
     if path.exists():
@@ -66,45 +66,45 @@ def download(url: str, path: Path, md5: str | None = None) -> None:
 
 
 def fetch_bytes(url: str, limit: int) -> bytes:
-    """Return the content of a small answer, of at most `limit` bytes; errors as of `download`."""
-    with _answer(url, {}) as answer:
-        return bytes(answer.read(limit))
+    """Return the first `limit` bytes of a response; errors as of `download`."""
+    with _response(url, {}) as response:
+        return bytes(response.read(limit))
 
 
 def _fetch(url: str, partial: Path) -> None:
-    """Append to a partial file, if the server says that it is still the same, or else start again."""
-    mark = partial.with_name(f"{partial.name}.etag")
-    done = partial.stat().st_size if partial.exists() and mark.exists() else 0
-    resume = {"Range": f"bytes={done}-", "If-Range": mark.read_text()} if done else {}
-    with _answer(url, resume) as answer:
-        done = done if answer.status == 206 else 0
-        length = answer.headers.get("Content-Length")
+    """Append to a partial file if the server's file is still the same (ETag), or else start again."""
+    etag_file = partial.with_name(f"{partial.name}.etag")
+    done = partial.stat().st_size if partial.exists() and etag_file.exists() else 0
+    resume = {"Range": f"bytes={done}-", "If-Range": etag_file.read_text()} if done else {}
+    with _response(url, resume) as response:
+        done = done if response.status == 206 else 0
+        length = response.headers.get("Content-Length")
         total = done + int(length) if length else None
-        tag = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
+        etag = response.headers.get("ETag") or response.headers.get("Last-Modified")
         if not done:
-            partial.unlink(missing_ok=True)  # before the mark says that it is of this content
-        mark.write_text(tag) if tag else mark.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)  # before the ETag says that these bytes are of this content
+        etag_file.write_text(etag) if etag else etag_file.unlink(missing_ok=True)
         log.info("downloading %s%s", url, f" from byte {done:,} on" if done else "")
         bar = progress(total=total, initial=done, unit="B", unit_scale=True, desc="downloading")
         with bar, partial.open("ab" if done else "wb") as file:
-            while block := answer.read(_BLOCK):
+            while block := response.read(_BLOCK):
                 file.write(block)
                 bar.update(len(block))
     size = partial.stat().st_size
     if total is not None and size != total:
         raise MachineError(f"{url}: the connection ended after {size:,} of {total:,} bytes", "run the command again")
-    mark.unlink(missing_ok=True)
+    etag_file.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def _answer(url: str, headers: dict[str, str]) -> Iterator[Any]:
+def _response(url: str, headers: dict[str, str]) -> Iterator[Any]:
     if switch := offline_switch():
         raise InputError(f"{url}: not in the cache, and {switch} switches the network off", f"unset {switch}")
     if not url.startswith(("http://", "https://")):
-        raise InputError(f"{url}: not an address of the web", "check it")
+        raise InputError(f"{url}: not a web address", "check it")
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT) as answer:
-            yield answer
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT) as response:
+            yield response
     except urllib.error.HTTPError as error:
         if error.code >= 500 or error.code in (408, 429):
             raise MachineError(f"{url}: the server answers {error.code} {error.reason}", "try again later") from None

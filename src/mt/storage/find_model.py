@@ -43,14 +43,14 @@ def refuse_pipeline(path: Path, hint: str = "") -> None:
 
 
 def pipelines_hint(runs: Path) -> str:
-    """Return where the runs of pipelines are; empty if there is none among the runs."""
+    """Return a hint at the folders of pipelines' runs; empty if there is no pipeline among the runs."""
     paths = sorted(runs.iterdir()) if runs.is_dir() else []
     steps = [str(path / "STEP") for path in paths if os.access(RunDir(path).pipeline, os.F_OK)]
     return f"each step of a pipeline has its own folder: {', '.join(steps)}" if steps else ""
 
 
 def run_of(model: ModelDir) -> RunDir | None:
-    """Return the run folder around a model folder; None if it was moved out."""
+    """Return the run folder that holds a model folder; None if it was moved out."""
     for root in _paths(model):
         run = RunDir(root.parent)
         if run.model.root == root and run.config.is_file():
@@ -68,5 +68,5 @@ def run_of_checkpoint(folder: ModelDir) -> RunDir | None:
 
 
 def _paths(folder: ModelDir) -> tuple[Path, Path]:
-    """The path as given and with links resolved, since part of a run may lie on another disk."""
+    """Return the path as given and with links resolved, since part of a run may lie on another disk."""
     return folder.root.absolute(), folder.root.resolve()

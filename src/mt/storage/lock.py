@@ -1,6 +1,6 @@
 """Locks, such as the run lock: one training at a time in a run folder. The kernel frees them when the process dies.
 
-The folder is locked too, for somebody may delete the file; but only locks of files reach other machines over a network.
+The folder is locked, too, in case the file is deleted; but only locks of files reach other machines over a network.
 """
 
 import contextlib
@@ -37,12 +37,12 @@ def _warn_once() -> None:
 
 
 @contextlib.contextmanager
-def wait_for_lock(path: Path, told: str, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[int]:
+def wait_for_lock(path: Path, reason: str, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[int]:
     """Hold the lock of a file, which stays; wait while another process holds it.
 
     Args:
         path: the file.
-        told: logged once before a wait.
+        reason: for the log, if there is a wait.
         is_stopped: asked during a wait, which ends without the lock if it is True.
 
     Yields:
@@ -53,11 +53,11 @@ def wait_for_lock(path: Path, told: str, is_stopped: Callable[[], bool] = lambda
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
             held.callback(os.close, descriptor)
-            is_told = False
+            is_logged = False
             while not try_lock(descriptor) and not is_stopped():
-                if not is_told:
-                    log.info("%s; waiting for it", told)
-                is_told = True
+                if not is_logged:
+                    log.info("%s; waiting for it", reason)
+                is_logged = True
                 time.sleep(0.2)
         yield descriptor
 
@@ -65,11 +65,11 @@ def wait_for_lock(path: Path, told: str, is_stopped: Callable[[], bool] = lambda
 def refuse_locked(path: Path) -> None:
     """Raise what `exclusive` would raise, without writing anything."""
     with contextlib.ExitStack() as held, atomic.explained(path):
-        for each in (path.parent, path) if atomic.POSIX_FILES else (path,):
-            if each.exists():
+        for target in (path.parent, path) if atomic.POSIX_FILES else (path,):
+            if target.exists():
                 # NFS does not lock a file that is open for reading only.
-                is_writable = each.is_file() and os.access(each, os.W_OK)
-                _lock(held, path, each, os.O_RDWR if is_writable else os.O_RDONLY)
+                is_writable = target.is_file() and os.access(target, os.W_OK)
+                _lock(held, path, target, os.O_RDWR if is_writable else os.O_RDONLY)
 
 
 @contextlib.contextmanager
@@ -91,9 +91,9 @@ def exclusive(path: Path) -> Iterator[None]:
         yield
 
 
-def _lock(held: contextlib.ExitStack, path: Path, locked: Path, flags: int) -> int:
-    """Lock the file or its folder and return the descriptor, which closing `held` closes."""
-    descriptor = os.open(locked, flags, 0o666)
+def _lock(held: contextlib.ExitStack, path: Path, target: Path, flags: int) -> int:
+    """Lock `target`, the file `path` or its folder, and return the descriptor, which closing `held` closes."""
+    descriptor = os.open(target, flags, 0o666)
     held.callback(os.close, descriptor)
     if try_lock(descriptor):
         return descriptor

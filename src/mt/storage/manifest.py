@@ -11,7 +11,7 @@ from typing import Any
 from mt.errors import MachineError
 from mt.storage.run_dir import MANIFEST, VOCABULARY_MAP
 
-_MAX_BYTES = 2**24  # of a manifest; ours have some thousands
+_MAX_BYTES = 2**24  # of a manifest; real ones have some thousands
 # Errors of a missing file. Others (permissions, a failing disk) say nothing about its content.
 _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 
@@ -55,7 +55,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def learned_files(files: Mapping[str, Any]) -> dict[str, Any]:
-    """Select a manifest's weights and tokenizers; other files, with measured speeds say, change without training."""
+    """Select a manifest's weights and tokenizers; other files, such as measured speeds, change without training."""
     return {name: f for name, f in files.items() if name.endswith(".safetensors") or name.startswith("tokenizer/")}
 
 

@@ -1,4 +1,4 @@
-"""Checks of output paths: they can be written, and that destroys no input and no other files."""
+"""Checks of output paths: they can be written, without destroying an input or files of others."""
 
 import os
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """A text file written over several sessions, which gets its name when it is complete.
 
-Until then its lines are in a hidden file, and a note beside it counts those that are durable.
+Until then its lines are in a hidden file, and a note beside that counts the durable ones.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class ResumableFile:
             raise InputError(f"{self._path}: another process is writing it", hint)
         self.lines, size = self._durable()
         with atomic.explained(self._path):
-            if self.lines == 0:  # the note of another key must not lie beside lines of this one
+            if self.lines == 0:  # a note of another key must not lie beside lines of this one
                 self._note.unlink(missing_ok=True)
                 atomic.sync(self._path.parent)
             self._file.truncate(size)
@@ -78,13 +78,13 @@ class ResumableFile:
             return False
 
     def _durable(self) -> tuple[int, int]:
-        """Return the lines and bytes that an earlier session with this key left."""
+        """Return the numbers of durable lines and bytes of an earlier session with this key; 0 without one."""
         try:
             note = json.loads(self._note.read_bytes())
             size = self._unfinished.stat().st_size
             if note["key"] == self._key and 0 <= int(note["bytes"]) <= size:
                 return int(note["lines"]), int(note["bytes"])
-            if size:  # else a crash came between the rename and the removal of the note
+            if size:  # if empty, a crash came between the rename and the removal of the note
                 reason = "lines were written with a different model, text or option"
                 log.warning("%s: restarting: %d %s", self._path, int(note["lines"]), reason)
         except (OSError, ValueError, TypeError, KeyError):

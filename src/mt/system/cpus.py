@@ -9,7 +9,7 @@ _CGROUP = Path("/sys/fs/cgroup")  # a container's own
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may use: affinity and container quota considered."""
+    """Return the number of cores that this process may use, within its affinity and the container's quota."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, _quota(_CGROUP) or cores)
 
@@ -18,7 +18,7 @@ def usable_memory() -> int:
     """Return the bytes of this machine's memory, or of the container's (`docker --memory`)."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for name in ("memory.max", "memory/memory.limit_in_bytes"):  # version 2, version 1
-        with suppress(OSError, ValueError):  # without a limit it is "max", which is no number
+        with suppress(OSError, ValueError):  # "max" without a limit
             total = min(total, int((_CGROUP / name).read_text(encoding="utf-8")))
     return total
 

@@ -13,7 +13,7 @@ class GraphCapture:
     """Captures graphs that share their memory.
 
     Args:
-        name: of the option, for the error.
+        name: the option that asks for graphs, for the error.
         hint: what to do when a capture fails.
     """
 
@@ -24,11 +24,11 @@ class GraphCapture:
     def __call__(self, run: Callable[[], Tensor]) -> tuple[Any, Tensor]:
         """Return a graph of `run` and its result, which each replay overwrites.
 
-        The function waits for nothing and reads no number that changes from the host. It ran before, so that its
-        kernels are compiled.
+        The function must not synchronise, and must read no number from the host that changes. It must have run before,
+        so that its kernels are compiled.
 
         Raises:
-            MachineError: the capture failed. Torch's generator and stream are left in it, so nothing else can run.
+            MachineError: the capture failed. torch's generator and stream stay in it, so nothing else can run.
         """
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()

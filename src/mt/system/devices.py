@@ -15,7 +15,7 @@ import torch
 from mt.errors import InputError
 from mt.system.cpus import usable_cores
 
-# Held by what uses all of torch's threads: their number is one for the whole process, and a pool below changes it.
+# Held while all of torch's threads are used: their number is global to the process, and `thread_pool` changes it.
 TORCH_THREADS = threading.Lock()
 
 
@@ -46,7 +46,7 @@ def choose_device(wanted: str, key: str = "training.device", local_rank: int | N
         gpus, index = torch.cuda.device_count(), torch.cuda.current_device() if local_rank is None else local_rank
         if index >= gpus:
             raise InputError(
-                f"{key}: process {index + 1} on this machine has no GPU of its own, of {gpus}",
+                f"{key}: no GPU for process {index + 1} on this machine, which has {gpus}",
                 f"start {gpus} processes: torchrun --nproc-per-node={gpus}",
             )
         gpu = torch.device("cuda", index)
@@ -57,11 +57,11 @@ def choose_device(wanted: str, key: str = "training.device", local_rank: int | N
         torch.backends.cuda.enable_cudnn_sdp(False)
         return gpu
     if wanted == "cpu":
-        # Fixes the number: until it is set, the BLAS library may use fewer threads, and sums over another number of
-        # threads differ in their last bits.
+        # Fixes the number: until it is set, the BLAS library may use fewer threads, and with another number of threads
+        # sums differ in their last bits.
         torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))
         _keep_freed_memory()
-        # OneDNN and torch's layer above it would cache a thousand shapes of half a megabyte each. Each number of rows
+        # oneDNN and torch's layer above it would cache a thousand shapes of half a megabyte each. Each number of rows
         # is a shape; a step uses some twenty, which may never occur again.
         for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
             os.environ.setdefault(name, "64")
@@ -99,7 +99,7 @@ def deterministic_algorithms() -> Iterator[None]:
     before, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     torch.use_deterministic_algorithms(True)
-    # A help in debugging, which takes time.
+    # It only helps in debugging, and takes time.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
         yield
@@ -150,13 +150,13 @@ def peak_memory() -> int:
 
 @contextlib.contextmanager
 def thread_pool(size: int) -> Iterator[ThreadPoolExecutor | None]:
-    """Open threads that use one of torch's threads each; None where a single batch should use all of them.
+    """Open a pool of threads that compute with one of torch's threads each; for a size of 1, yield None.
 
-    Independent batches do not wait for each other at every matrix product, as the threads of one batch do. The caller
-    holds `TORCH_THREADS`.
+    Threads with a batch each do not wait for each other at every matrix product, as the threads of one batch do. The
+    caller holds `TORCH_THREADS`.
     """
     if size <= 1:
-        yield None
+        yield None  # a single batch uses all threads
         return
     threads = torch.get_num_threads()
     try:

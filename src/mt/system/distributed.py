@@ -1,4 +1,4 @@
-"""The processes of one training, as torchrun starts them. A single process runs none of torch's distributed code."""
+"""The processes of a training, as torchrun starts them; a single one runs none of torch's distributed code."""
 
 import contextlib
 import itertools
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The other ranks wait while rank 0 prepares a large corpus. A rank that dies is noticed at once all the same.
+# Long, since other ranks wait while rank 0 prepares a large corpus. A rank that dies is noticed at once all the same.
 _TIMEOUT = timedelta(days=7)
 _STEP_TIMEOUT = timedelta(minutes=30)  # of the exchange between GPUs
 _CONNECTION_TIMEOUT = timedelta(minutes=5)
@@ -71,17 +71,17 @@ class Distributed:
         """Return this rank's part of the values: every `world_size`-th."""
         return values[self.rank :: self.world_size]
 
-    def all_gather(self, own: Sequence[T]) -> list[T]:
+    def all_gather(self, shard: Sequence[T]) -> list[T]:
         """Join the ranks' results for their `shard`s, in the order of the unsharded values."""
         if self.world_size == 1:
-            return list(own)
+            return list(shard)
         import torch.distributed as dist
 
         shards: list[list[T]] = [[] for _ in range(self.world_size)]
-        dist.all_gather_object(shards, list(own), group=self.gloo)
+        dist.all_gather_object(shards, list(shard), group=self.gloo)
         gathered: list[Any] = [None] * sum(map(len, shards))
-        for rank, shard in enumerate(shards):
-            gathered[rank :: self.world_size] = shard
+        for rank, values in enumerate(shards):
+            gathered[rank :: self.world_size] = values
         return gathered
 
     def all_reduce(self, x: "Tensor") -> "Tensor":
@@ -117,7 +117,7 @@ SINGLE_PROCESS = Distributed()
 
 
 def refuse_mixed_devices(kind: str, distributed: Distributed) -> None:
-    """Raise an `InputError` unless all ranks have the same kind of device: NCCL and gloo would wait for each other."""
+    """Raise an `InputError` if ranks have different kinds of devices: NCCL and gloo would wait for each other."""
     counts = Counter(distributed.all_gather([kind]))
     if len(counts) > 1:
         raise InputError(
@@ -146,7 +146,7 @@ def init_distributed(environment: Mapping[str, str]) -> Distributed:
         raise InputError(f"the environment must have {', '.join(_VARIABLES)} together, as torchrun sets them") from None
     if size == 1:
         return SINGLE_PROCESS
-    # Each failed attempt would be a warning of 20 lines. Torch reads it when it is first imported.
+    # Otherwise each failed attempt to connect logs a warning of 20 lines. torch reads the variable on its first import.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     import torch
     import torch.distributed as dist
@@ -155,14 +155,14 @@ def init_distributed(environment: Mapping[str, str]) -> Distributed:
 
     try:
         store, _, _ = next(rendezvous("env://", timeout=_CONNECTION_TIMEOUT))
-        # A process that trains again finds the addresses of its last group in the launcher's store.
+        # The launcher's store still holds the addresses of the last group, if this process has trained before.
         store = PrefixStore(f"training {next(_trainings)}", store)
         if size == local_size:
             # A restarted launcher keeps its store, with the addresses of the dead ranks
             # (https://github.com/pytorch/pytorch/issues/135712). The prefix separates the starts on one machine; on
             # several, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 does.
             store = PrefixStore(f"start {environment.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-        # Both connect every process with every other one, which fails where a firewall lets only the store through.
+        # Both groups connect all processes with each other, which fails where a firewall lets only the store through.
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_CONNECTION_TIMEOUT)
         gloo = dist.new_group(backend="gloo", timeout=_CONNECTION_TIMEOUT)
@@ -179,7 +179,7 @@ def init_distributed(environment: Mapping[str, str]) -> Distributed:
 
 @contextlib.contextmanager
 def explain_lost_process() -> Iterator[None]:
-    """Turn a failed collective into one sentence for the user; encloses all of a training.
+    """Turn a failed collective, anywhere in a training, into one sentence for the user.
 
     Raises:
         MachineError: another process has died or cannot be reached.

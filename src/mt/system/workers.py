@@ -47,7 +47,7 @@ def worker_pool(workers: int, purpose: str, hint: str = "") -> Iterator[ProcessP
         MachineError: one was killed.
     """
     # Spawned, not forked: the threads of the tokenizers library do not survive a fork.
-    workers = min(workers, 61) if sys.platform == "win32" else workers  # the most that Windows can wait for
+    workers = min(workers, 61) if sys.platform == "win32" else workers  # Windows cannot wait for more
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=start_worker)
     # Start all at once, as with fork. Otherwise each starts with a job, and if one dies just then, the library fails
     # while it starts the next, or never notices and waits forever.
@@ -66,7 +66,7 @@ def worker_pool(workers: int, purpose: str, hint: str = "") -> Iterator[ProcessP
 
 @contextmanager
 def _hidden_script() -> Iterator[None]:
-    """Keep new processes from running the user's script, which need not ask whether it is `__main__`."""
+    """Keep new processes from running the user's script, which may do its work without asking for `__main__`."""
     main = vars(sys.modules["__main__"])
     hidden: dict[str, Any] = {name: main[name] for name in ("__file__", "__spec__") if name in main}
     main.pop("__file__", None)
@@ -83,12 +83,12 @@ def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -
     Args:
         work: the function; workers must be able to import it.
         jobs: consumed lazily, a few at a time.
-        workers: the number of processes; 1 works in this one, and so does any in a process of `multiprocessing.Pool`.
+        workers: the number of processes; with 1, or in a process of `multiprocessing.Pool`, this one does the work.
 
     Raises:
         MachineError: a process was killed.
     """
-    if workers == 1 or multiprocessing.current_process().daemon:  # which may not have children
+    if workers == 1 or multiprocessing.current_process().daemon:  # a daemon may not have children
         for job in jobs:
             yield job, work(job)
         return

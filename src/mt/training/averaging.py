@@ -17,8 +17,8 @@ from mt.training.train_state import TrainState
 class MovingAverage:
     """An exponential moving average of a model's weights: after step t, average <- d average + (1 - d) weights.
 
-    d is the smaller of `decay` and (1 + t) / (10 + t), as in Marian: the early average is short, so that it soon
-    forgets the initial weights.
+    d is the smaller of `decay` and (1 + t) / (10 + t), as in Marian, so that the average soon forgets the initial
+    weights.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -35,12 +35,12 @@ class MovingAverage:
 @contextlib.contextmanager
 def swapped_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
     """Give a model other weights inside the `with` block."""
-    own = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    original = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     set_parameters(model, weights)
     try:
         yield
     finally:
-        set_parameters(model, own)
+        set_parameters(model, original)
 
 
 class FinalWeights:
@@ -52,15 +52,14 @@ class FinalWeights:
         self._validate_every, self._averaged = settings.validate_every, settings.ema_decay is not None
 
     def candidate(self, now: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return the weights to validate at the present step: with `average` the mean that training would end with
-        here, otherwise the present weights."""
+        """Return the weights to validate: with `average` the mean that training would end with here, else `now`."""
         steps = [s for s in self._newest() if s != self._state.step][1 - self._count :]
         if self._kind != "average" or not steps:
             return now
         earlier, problem = {}, ""
         try:
             earlier = self._checkpoints.weights(steps, self._averaged)
-        except MachineError as error:  # fatal at the end only
+        except MachineError as error:  # fatal only at the end of the training
             problem = error.message
         if self._checkpoints.distributed.any(bool(problem)):  # all ranks must validate the same weights
             reason = problem or "another process cannot read a checkpoint"
@@ -71,17 +70,16 @@ class FinalWeights:
 
     def needed(self) -> set[int]:
         """Return the steps whose checkpoints must be kept."""
-        needed = set(self._newest() if self._kind == "average" else [])
-        needed |= set(self._best() if self._kind == "average_best" else [])
-        return needed | ({self._state.best_step} if self._state.best_step is not None else set())
+        steps = self._newest() if self._kind == "average" else self._best() if self._kind == "average_best" else []
+        return {step for step in (*steps, self._state.best_step) if step is not None}
 
     def final(self) -> tuple[dict[str, Tensor], str]:
         """Return the final weights and a description of them."""
         state = self._state
         if self._kind in ("average", "average_best"):
             steps = self._newest() if self._kind == "average" else self._best()
-            made = state.step // (self._save_every if self._kind == "average" else self._validate_every)
-            if len(steps) < min(self._count, made):
+            scheduled = state.step // (self._save_every if self._kind == "average" else self._validate_every)
+            if len(steps) < min(self._count, scheduled):
                 log.warning("final_weights: only %d of the %d checkpoints to average exist", len(steps), self._count)
             best = " (best on validation)" if self._kind == "average_best" else ""
             name = f"steps {', '.join(map(str, steps))}{best}"
@@ -92,11 +90,11 @@ class FinalWeights:
         averaged = self._averaged and self._checkpoints.have_average(steps)
         if self._averaged and not averaged:
             log.warning("training.ema_decay: %s is from before it was set, and has no moving average", name)
-        what = "mean of " * name.startswith("steps") + "moving average at " * averaged
-        return self._checkpoints.weights(steps, averaged), what + name
+        kind = "mean of " * name.startswith("steps") + "moving average at " * averaged
+        return self._checkpoints.weights(steps, averaged), kind + name
 
     def _newest(self) -> list[int]:
-        """The newest checkpoints saved on schedule.
+        """Return the steps of the newest checkpoints saved on schedule.
 
         Checkpoints saved because of a signal are left out, so that an interrupted run averages the same weights; so are
         old ones that were kept for their score.
@@ -107,7 +105,7 @@ class FinalWeights:
         return steps[-self._count :]
 
     def _best(self) -> list[int]:
-        """The steps with the best validations, in order; fewer if `average_best` was set in the middle of a run."""
+        """Return the steps with the best validations, in order; fewer if `average_best` was set during a run."""
         saved = set(self._checkpoints.steps())
         best = [step for _, step in self._state.best_validations if step in saved]
         return sorted(best[: self._count]) or [self._state.step]

@@ -41,16 +41,13 @@ class Checkpoints:
         self, state: TrainState, model: nn.Module, optimizer: AnyOptimizer, average: Mapping[str, Tensor] | None = None
     ) -> None:
         """Write a checkpoint of the state's step, with the moving average of the weights if there is one."""
-        parameters = dict(model.named_parameters())
-        weights = self._gathered({name: parameter.detach() for name, parameter in parameters.items()})
-        moments = self._gathered(
-            {
-                f"{name}.{key}": value
-                for name, parameter in parameters.items()
-                if parameter.requires_grad
-                for key, value in optimizer.state[parameter].items()
-            }
-        )
+        weights = self._gathered({name: parameter.detach() for name, parameter in model.named_parameters()})
+        moments = {
+            f"{name}.{key}": value
+            for name, parameter in model.named_parameters()
+            for key, value in optimizer.state.get(parameter, {}).items()  # none for frozen parameters
+        }
+        moments = self._gathered(moments)
         average = None if average is None else self._gathered(average)
         self._verified.discard(state.step)
         if self.distributed.is_main:
@@ -153,7 +150,7 @@ class Checkpoints:
                 verify(folder, path)
             except DamagedError as error:
                 raise MachineError(
-                    f"{folder}: its weights are wanted for the final model, but it is damaged: {error}",
+                    f"{folder}: its weights are needed for the final model, but it is damaged: {error}",
                     "restore it from a copy, or set training.final_weights to last",
                 ) from None
             for name, tensor in load_file(path).items():

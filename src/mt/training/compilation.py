@@ -11,22 +11,22 @@ from mt.console import duration, log
 from mt.errors import MachineError
 from mt.model.build import TranslationModel
 
-_MIN_WIDTH = 1024  # d_model; smaller ones wait for launches, which compiled layers have, too (docs/gpu.md)
+_MIN_WIDTH = 1024  # d_model; narrower layers wait for kernel launches, compiled or not (docs/gpu.md)
 
 
 def compile_layers(model: TranslationModel, setting: bool | Literal["auto"], precision: str = "fp32") -> None:
-    """Compile the training pass of each layer in place, once for layers of one kind and any number of tokens.
+    """Compile the training pass of each layer in place; layers of one kind share a graph for any number of tokens.
 
     Validation and decoding stay as they are: their passes are other graphs, which would take longer to compile than
     they save. So do embeddings and loss.
 
     Args:
         model: on the device it trains on.
-        setting: `training.compile`; auto: only a wide model on an NVIDIA or AMD GPU, if it can be done there.
+        setting: `training.compile`; auto: only a wide model on an NVIDIA or AMD GPU, if torch.compile works there.
         precision: the number format of matrix products.
 
     Raises:
-        MachineError: it was asked for and cannot be done on this machine.
+        MachineError: `setting` is True, and torch.compile does not work on this machine.
     """
     is_wide = model.output.in_features >= _MIN_WIDTH
     if setting is False or (setting == "auto" and not (model.device.type == "cuda" and is_wide)):
@@ -39,7 +39,7 @@ def compile_layers(model: TranslationModel, setting: bool | Literal["auto"], pre
             f"training.compile: torch.compile does not work here: {problem}",
             "install a C++ compiler (for a GPU also triton), or set training.compile: false",
         )
-    # It would split a layer's graph by the size of DDP's buckets; a layer is small enough.
+    # This would split graphs at the limits of DDP's buckets; a layer's graph is small enough.
     torch._dynamo.config.optimize_ddp = False
     # torch 2.11's cache on disk takes layers compiled for one format for those of another: on an H200, fp16 after bf16
     # trained in bf16. Its keys leave autocast's format out.
@@ -56,10 +56,10 @@ def train_with(layer: nn.Module, forward: Callable[..., Tensor]) -> None:
 
 
 def _problem(device: torch.device) -> str:
-    """Compile the smallest function, and return the reason why that fails, or nothing."""
+    """Compile a trivial function; return the reason if that fails, otherwise an empty string."""
     try:
         torch.compile(torch.neg, dynamic=True)(torch.ones(2, device=device))
-    except Exception as error:  # torch, its compilers and theirs raise nearly anything
+    except Exception as error:  # torch and the compilers below it raise nearly anything
         return _reason(error)
     return ""
 
@@ -79,7 +79,7 @@ def refuse_uncompilable(error: Exception) -> None:
 
 
 class CompilationLog:
-    """Reports graphs that were compiled, at any time of a training: a new kind of batch may need another one."""
+    """Logs newly compiled graphs; at any time of a training, a new kind of batch may need one."""
 
     def __init__(self) -> None:
         self._graphs, self._seconds = _totals()
@@ -95,7 +95,7 @@ class CompilationLog:
 
 
 def _totals() -> tuple[int, float]:
-    """Return the graphs that this process has compiled, and the seconds it took."""
+    """Return the number of graphs that this process has compiled, and the seconds it took."""
     if "torch._dynamo" not in sys.modules:  # the compiler, which takes a second to import
         return 0, 0.0
     from torch._dynamo.utils import calculate_time_spent, counters

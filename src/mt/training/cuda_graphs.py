@@ -1,7 +1,7 @@
-"""Small batches on a GPU: filled up to a few shapes, whose forward and backward passes are replayed as CUDA graphs.
+"""CUDA graphs of forward and backward passes, for small batches that are filled up to a few shapes.
 
 A pass launches about a thousand kernels one by one, which takes longer than a small batch's arithmetic. A graph
-launches all of them at once, but holds the shapes and addresses that it was captured with.
+launches all of them at once, but only with the shapes and addresses that it was captured with.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,20 +23,20 @@ Pass = Callable[[Sequence[Tensor], Sequence[Packing]], Tensor]
 
 
 def fill_up(batch: Batch, max_tokens: int, max_positions: int | None = None) -> Batch:
-    """Add sentences without a loss until the batch has one of a few shapes, one for each power of two of its length.
+    """Add sentences without a loss until the batch has one of a few shapes, one for each power of two as its length.
 
     Args:
-        batch: at most `max_tokens` in its sentences times its longest side, or it is returned as it is.
+        batch: returned unchanged if its sentences times its longest side exceed `max_tokens`.
         max_tokens: as in `plan_epoch`.
         max_positions: tokens of the longest sentence that the model can read; None: any number.
     """
     longest = max(batch.src_tokens.shape[1], batch.tgt_in.shape[1])
     length = 1 << (longest - 1).bit_length()
-    most = max_tokens // (length // 2 + 1)  # sentences longer than half of it
-    if len(batch.src_tokens) > most or longest * len(batch.src_tokens) > max_tokens:
+    max_sentences = max_tokens // (length // 2 + 1)  # in a batch whose longest has more than half of `length`
+    if longest * len(batch.src_tokens) > max_tokens:
         return batch
-    # Enough to hold all tokens of a batch without sentences, and one token each.
-    rows = most + -(-(max_tokens + most) // (min(length, max_positions or length) - 1))
+    # Enough new rows for all `n_tokens`, and enough tokens for one in each of them, whatever the batch holds.
+    rows = max_sentences + -(-(max_tokens + max_sentences) // (min(length, max_positions or length) - 1))
     n_tokens = max_tokens + rows
     return replace(
         batch,
@@ -47,12 +47,12 @@ def fill_up(batch: Batch, max_tokens: int, max_positions: int | None = None) -> 
 
 
 def _filled(tokens: Indices, shape: tuple[int, int], n_tokens: int) -> Indices:
-    """Pad tokens (B, L) to a shape, and spread as many others as are missing evenly over the new rows."""
+    """Pad tokens (B, L) to a shape, and spread the missing ones of `n_tokens` evenly over the new rows."""
     padded = _padded(tokens, shape, PAD_ID)
-    new = padded[len(tokens) :]
-    each, rest = divmod(n_tokens - np.count_nonzero(tokens), len(new))
-    lengths = each + (np.arange(len(new)) < rest)
-    new[np.arange(shape[1]) < lengths[:, None]] = EOS_ID
+    new_rows = padded[len(tokens) :]
+    per_row, rest = divmod(n_tokens - np.count_nonzero(tokens), len(new_rows))
+    lengths = per_row + (np.arange(len(new_rows)) < rest)
+    new_rows[np.arange(shape[1]) < lengths[:, None]] = EOS_ID
     return padded
 
 
@@ -64,20 +64,20 @@ def _padded(tokens: Indices, shape: tuple[int, int], value: int) -> Indices:
 
 @dataclass(frozen=True)
 class _Captured:
-    """A graph, the tensors that it writes and reads, and others whose memory it uses."""
+    """A graph, the tensors that it writes and reads, and the model's buffers, whose memory it uses."""
 
     graph: Any
     result: Tensor
     inputs: list[Tensor]
-    kept: list[Tensor]
+    buffers: list[Tensor]
 
 
 class GraphedPasses:
-    """A pass that runs as it is on the first inputs of their shapes, and as a CUDA graph from the second on.
+    """A pass that runs as a CUDA graph from the second inputs of the same shapes on.
 
     Args:
-        run: the pass, from tensors on the device. It waits for nothing, adds to gradients that stay in their place,
-            and reads no number that changes from the host.
+        run: the pass, from tensors on the device. It must not synchronise, must add to gradients in place, and must
+            read no number from the host that changes.
         model: its buffers must live as long as the graphs.
 
     Returns:
@@ -92,7 +92,7 @@ class GraphedPasses:
     def __call__(self, tokens: Sequence[Tensor], packings: Sequence[Packing]) -> Tensor:
         inputs = [*tokens, *(x for packing in packings for x in packing.tensors)]
         shapes = tuple(x.shape for x in inputs)
-        if shapes not in self._captured:  # kernels are compiled and memory is allocated, which a capture must not do
+        if shapes not in self._captured:  # compiles and allocates, which a capture must not
             self._captured[shapes] = None
             return self._run(tokens, packings)
         captured = self._captured[shapes]

@@ -1,4 +1,4 @@
-"""The number of steps of a training with a time limit, replanned from the speed of its own steps."""
+"""Length of a training with a time limit: the number of steps, planned from the measured speed."""
 
 import json
 import time
@@ -9,20 +9,20 @@ from mt.storage import atomic
 from mt.storage.run_dir import RunDir
 from mt.system.distributed import Distributed
 
-_MOST = 4  # times the configured steps
-_SETTLED = 0.9  # share of the steps after which the end stays
+_MAX_FACTOR = 4  # of the configured steps
+_FINAL_SHARE = 0.9  # of the planned steps; after it the plan does not change
 
 
 class LengthPlan:
-    """The value of `training.max_steps` that fits into `training.minutes`, by the step from which it holds.
+    """The number of steps that fits into `training.minutes`; each plan holds from the step at which it was made.
 
     All plans are recorded, so that a resume repeats them instead of measuring again.
 
     Args:
-        run: records the plans.
-        settings: the configured length and the limit; another limit or length starts a new record, whose first plan is
-            made of the speed so far.
-        distributed: rank 0 decides for all.
+        run: the run whose `length.json` records the plans.
+        settings: the configured length and the time limit; a change of either starts a new record, whose first plan
+            uses the speed so far.
+        distributed: the ranks; rank 0 decides for all.
         step: the step from which the training starts or resumes.
         elapsed: seconds that earlier sessions of the training took, validations included.
     """
@@ -40,7 +40,7 @@ class LengthPlan:
         if record.get("limit") == self._limit:
             self._plans = {int(at): steps for at, steps in record["plans"].items()}
         elif settings.minutes is not None:
-            # Earlier, the end of the warm-up will tell the speed.
+            # Before the end of the warm-up nothing is planned; `replan` is due there.
             if elapsed and step >= max(1, min(settings.warmup_steps, settings.max_steps)):
                 seconds_left = 60 * settings.minutes - elapsed
                 self._plan(step, fitting_steps(settings, step, seconds_left, elapsed / step))
@@ -67,7 +67,8 @@ class LengthPlan:
     def is_due(self, step: int) -> bool:
         """Return True at the end of the warm-up and, until the first validation, at powers of two after it or from 64.
 
-        A training's first steps may be far slower than the others, and a long warm-up may take longer than the limit.
+        The first of them may be far too pessimistic, since a training starts slowly; waiting for the end of a long
+        warm-up might take longer than the limit.
         """
         warm_up, validation = self._settings.warmup_steps, self._settings.validate_every
         return step == warm_up or (min(warm_up + 1, 64) <= step < validation and step & (step - 1) == 0)
@@ -75,9 +76,9 @@ class LengthPlan:
     def replan(self, step: int) -> int:
         """Plan the steps that fit into the rest of the time, or repeat the recorded plan; return their number."""
         before, minutes = self.at(step), self._settings.minutes
-        if minutes is None or step <= max(self._plans, default=0) or step >= before * _SETTLED:
+        if minutes is None or step <= max(self._plans, default=0) or step >= before * _FINAL_SHARE:
             return before
-        if len(self._step_seconds) < 2:  # nothing is known of this session's speed
+        if len(self._step_seconds) < 2:  # the speed of this session is not known yet
             return before
         seconds_left, per_step = self._distributed.broadcast((60 * minutes - self.elapsed, self._seconds_per_step()))
         self._plan(step, fitting_steps(self._settings, step, seconds_left, per_step))
@@ -89,9 +90,9 @@ class LengthPlan:
         return self._plans[step]
 
     def _seconds_per_step(self) -> float:
-        """Return the mean time of a step, without the session's first, which is slow, and its share of a validation."""
+        """Return the mean time of a step and its share of a validation; the session's first, slow step is left out."""
         steps, validations = self._step_seconds[1:], self._validation_seconds or [0.0]
-        per_step, per_validation = (sum(each) / len(each) for each in (steps, validations))
+        per_step, per_validation = (sum(times) / len(times) for times in (steps, validations))
         return per_step + per_validation / self._settings.validate_every
 
     def _plan(self, step: int, steps: int) -> None:
@@ -106,15 +107,15 @@ class LengthPlan:
 
 
 def fitting_steps(settings: TrainingConfig, step: int, seconds_left: float, per_step: float) -> int:
-    """Return the step at which a training ends if it uses the seconds that are left after this one.
+    """Return the number of steps of a training that uses up the seconds left, within the bounds of its settings.
 
     Args:
-        settings: bounds it; a learning rate that falls to zero needs a step after the warm-up, and with max_epochs no
-            more steps than configured, as the epochs may end before it has fallen.
+        settings: a learning rate that falls to zero needs a step after the warm-up, and with max_epochs no more steps
+            than configured, as the epochs may end before it has fallen.
         step: the step that the training has reached.
-        seconds_left: after that step.
+        seconds_left: the time left after that step.
         per_step: seconds of a step, with its share of a validation.
     """
-    least = settings.warmup_steps + 1 if settings.ends_at_zero else 1
-    most = 1 if settings.ends_at_zero and settings.max_epochs is not None else _MOST
-    return int(min(max(step + seconds_left / per_step, step, least), most * settings.max_steps))
+    lower = settings.warmup_steps + 1 if settings.ends_at_zero else 1
+    max_factor = 1 if settings.ends_at_zero and settings.max_epochs is not None else _MAX_FACTOR
+    return int(min(max(step + seconds_left / per_step, step, lower), max_factor * settings.max_steps))

@@ -18,7 +18,7 @@ from mt.storage.run_dir import RunDir
 class MetricsLog:
     """An append-only log. After a crash, events of lost steps stay, and a `resume` event follows them.
 
-    Other ranks than 0 are `silent`.
+    With `silent`, as in other ranks than 0, nothing is written.
 
     Attributes:
         listener: called with each event that was written.
@@ -31,7 +31,7 @@ class MetricsLog:
         self._trackers: list[TensorBoard | WeightsAndBiases] | None = None
 
     def write(self, event: str, step: int, **values: Any) -> None:
-        """Write an event; trackers plot the numbers among its values."""
+        """Append an event; trackers get the numbers among its values."""
         if self._silent:
             return
         if self._trackers is None:
@@ -112,7 +112,7 @@ class WeightsAndBiases:
     WANDB_MODE=offline.
 
     Raises:
-        InputError: it cannot be started, without a login, say.
+        InputError: it cannot be started, for example without a login.
     """
 
     def __init__(self, run: RunDir, config: Config) -> None:

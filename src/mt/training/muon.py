@@ -42,11 +42,11 @@ class Muon(torch.optim.Optimizer):
 
     Args:
         weights: from `matrices`.
-        lr, momentum, weight_decay: of Nesterov momentum; the decay is decoupled, times the learning rate.
+        lr, momentum, weight_decay: Nesterov momentum; the decay is decoupled and multiplied by the learning rate.
 
     Attributes:
-        found_inf: as of torch's fused optimisers, a scalar on the device: with 1.0 a step changes nothing, with 0.0 all
-            that it should. None is 0.0.
+        found_inf: as in torch's fused optimisers, a scalar on the device: with 1.0 `step` changes nothing. None and 0.0
+            have no effect.
     """
 
     found_inf: Tensor | None = None
@@ -65,7 +65,7 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Update every matrix that has a gradient; matrices of one shape are orthogonalised as a batch."""
-        # Of each weight the direction, learning rate and decay.
+        # Weights of one shape, each with its direction, learning rate and decay.
         by_shape: dict[torch.Size, list[tuple[Tensor, Tensor, float, Tensor | float]]] = {}
         keep: Tensor | float = 1.0 if self.found_inf is None else 1 - self.found_inf
         skip = None if self.found_inf is None else self.found_inf > 0
@@ -90,7 +90,7 @@ class Muon(torch.optim.Optimizer):
                 weight.mul_(decay).add_(update, alpha=-0.2 * shape[1] ** 0.5 * lr)
 
     def _direction(self, weight: Tensor, gradient: Tensor, group: dict[str, Any], share: Tensor | float) -> Tensor:
-        """Move the momentum towards the gradient by a share; return Nesterov's as wide matrices (P, I, O), I <= O."""
+        """Average a share of the gradient into the momentum; return Nesterov's as wide matrices (P, I, O), I <= O."""
         average = self.state[weight]["momentum"].lerp_(gradient, share)
         ahead = gradient.lerp(average, group["momentum"]).view(group["parts"], -1, weight.shape[1])
         wide = ahead.mT if ahead.shape[1] > ahead.shape[2] else ahead
@@ -99,7 +99,7 @@ class Muon(torch.optim.Optimizer):
 
 
 class CombinedOptimizer:
-    """Several optimisers with disjoint parameters as one; attributes as of `Muon`."""
+    """Several optimisers with disjoint parameters as one; `found_inf` as in `Muon`."""
 
     found_inf: Tensor | None = None
 

@@ -17,7 +17,7 @@ from mt.training.compilation import compile_layers, train_with
 
 
 class Objective(nn.Module):
-    """A model with its loss, as one module: DDP and FSDP act around a module's call.
+    """A model with its loss, as one module, since DDP and FSDP act around a module's call.
 
     Args:
         model: the model to train.
@@ -35,7 +35,7 @@ class Objective(nn.Module):
     ) -> None:
         super().__init__()
         self.model = model
-        # Behind a function, their parameters are hidden from the optimiser and from DDP.
+        # A function, which hides the teachers' parameters from the optimiser and from DDP.
         self._teachers = cache(load_teachers)
         self._smoothing, self._r_drop = config.label_smoothing, config.r_drop
         self._distill_weight = config.distill_weight
@@ -48,9 +48,9 @@ class Objective(nn.Module):
     def forward(
         self, src_tokens: Tensor, tgt_in: Tensor, labels: Tensor, src: Packing, tgt: Packing, *links: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Sum the loss and the negative log-likelihood of tokens (B, S), (B, T) with labels (N,), and of `links`.
+        """Return the loss, the negative log-likelihood, and the loss of attention against word alignments, each a sum.
 
-        The third loss is that of attention against word alignments (`Links`); 0 without.
+        Tokens are (B, S) and (B, T), labels (N,); `links` are the fields of `Links`, without which the last loss is 0.
         """
         inputs = src_tokens, tgt_in, src, tgt
         if links:
@@ -69,8 +69,8 @@ class Objective(nn.Module):
             return fused_r_drop_cross_entropy(states, weight, labels, self._smoothing, self._r_drop)
         if teachers := self._teachers():
             with torch.no_grad():
-                taught = [with_bias(each.states(*inputs), each.output) for each in teachers]
+                teacher_states = [with_bias(teacher.states(*inputs), teacher.output) for teacher in teachers]
             return fused_distillation_cross_entropy(
-                states, weight, labels, self._smoothing, taught, self._distill_weight
+                states, weight, labels, self._smoothing, teacher_states, self._distill_weight
             )
         return fused_cross_entropy(states, weight, labels, self._smoothing)

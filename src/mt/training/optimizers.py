@@ -41,17 +41,17 @@ _skip_dynamo_in_bookkeeping()
 def make_optimizer(model: nn.Module, config: TrainingConfig) -> AnyOptimizer:
     """Build fused Adam or AdamW; or Muon for the matrices of the blocks, with AdamW for the other parameters."""
     kind = Adam if config.optimizer == "adam" else AdamW
-    weights = [each for each in matrices(model) if each[0].requires_grad] if config.optimizer == "muon" else []
-    taken = {id(weight) for weight, _ in weights}
+    weights = [pair for pair in matrices(model) if pair[0].requires_grad] if config.optimizer == "muon" else []
+    in_muon = {id(weight) for weight, _ in weights}
     adam = kind(
-        [parameter for parameter in model.parameters() if parameter.requires_grad and id(parameter) not in taken],
+        [parameter for parameter in model.parameters() if parameter.requires_grad and id(parameter) not in in_muon],
         lr=config.learning_rate,
         betas=config.betas,
         eps=config.eps,
         weight_decay=config.weight_decay,
         fused=True,
     )
-    # Allocated before the first step, which would otherwise be the first to need so much memory.
+    # Allocated now, so that a batch that fits into memory in the first step fits in the later ones.
     for parameter in adam.param_groups[0]["params"]:
         moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
         adam.state[parameter] = {"step": torch.zeros((), device=parameter.device), **moments}

@@ -1,7 +1,7 @@
 """Number formats of training: fp32, or matrix products in bf16 or fp16 with weights and sums in fp32.
 
-Mixed precision is Micikevicius et al. 2018, arXiv:1710.03740. What `training.precision: auto` chose is recorded in the
-run, because a resume in another format would end in other weights.
+Mixed precision is Micikevicius et al. 2018, arXiv:1710.03740. The choice of `training.precision: auto` is recorded in
+the run, because a resume in another format would end with other weights.
 """
 
 import json
@@ -23,19 +23,19 @@ from mt.system.distributed import Distributed
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _TIMED_TOKENS, _TIMED_LENGTH, _ROUNDS = 2048, 32, 3
-_MIN_SPEEDUP = 1.1  # for less, the format that loses nothing
+_MIN_SPEEDUP = 1.1  # of bf16; for less, the loss of precision is not worth it
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """Compute matrix products in a number format; the weights stay in fp32."""
+    """Return a context that computes matrix products in a number format; the weights stay in fp32."""
     return torch.autocast(device.type, dtype=DTYPES[precision], enabled=precision != "fp32")
 
 
 def choose_precision(config: Config, model: TranslationModel, run: RunDir, distributed: Distributed) -> str:
     """Return the number format of a training: fp32, bf16 or fp16; the same in all ranks.
 
-    `auto` takes bf16 on a GPU that computes in it, fp16 on one with tensor cores for that only, and on a CPU the
-    faster of fp32 and bf16, measured with this model where the processor has instructions for bf16.
+    `auto` takes bf16 on a GPU that computes in it, fp16 on one whose tensor cores support only that, and on a CPU the
+    faster of fp32 and bf16, measured with this model if the processor has instructions for bf16.
     """
     wanted, device = config.training.precision, model.device
     if wanted != "auto":
@@ -60,8 +60,8 @@ def _recorded_choice(config: Config, model: TranslationModel, run: RunDir) -> st
     if recorded is not None and _is_native(recorded, device):
         return str(recorded)
     precision = "bf16" if has_bf16(device) else "fp16" if has_fp16(device) else "fp32"
-    if recorded is not None:  # by another processor or GPU
-        log.warning("training.precision: %s from here on, since this %s has no %s", precision, device.type, recorded)
+    if recorded is not None:  # on another processor or GPU
+        log.warning("training.precision: %s from here on; this %s device has no %s", precision, device.type, recorded)
     if precision == "fp32":
         return precision
     seconds: dict[str, float] = {}
@@ -86,7 +86,7 @@ def measure_formats(model: TranslationModel, max_tokens: int) -> dict[str, float
     src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
     seconds: dict[str, list[float]] = {"fp32": [], "bf16": []}
     model.train()
-    for _ in range(_ROUNDS):  # in turn, since a machine's speed drifts
+    for _ in range(_ROUNDS):  # alternating, since a machine's speed drifts
         for precision, times in seconds.items():
             started = time.perf_counter()
             with autocast(model.device, precision):

@@ -1,4 +1,4 @@
-"""Data-parallel training: DistributedDataParallel, or FSDP2 where a model's state should be sharded."""
+"""Data-parallel training: DistributedDataParallel, or FSDP2 to shard a model's state."""
 
 import contextlib
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def wrap(objective: Objective, sharding: str, world_size: int, precision: str = 
     if sharding == "ddp":
         from torch.nn.parallel import DistributedDataParallel
 
-        # Each rank's table of positions grows with its own longest sentence.
+        # Not to be broadcast: each rank's table of positions grows with the longest sentence that it has seen.
         tables = [name for name, _ in objective.named_buffers()]
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
             objective, tables
@@ -52,7 +52,7 @@ def wrap(objective: Objective, sharding: str, world_size: int, precision: str = 
 
 @contextlib.contextmanager
 def gradient_sync(module: nn.Module, enabled: bool) -> Iterator[None]:
-    """Switch the exchange of gradients after a backward pass; it is needed after the last micro-batch only."""
+    """Switch the exchange of gradients after a backward pass; only the last one of a step needs it."""
     wrapped: Any = module
     if hasattr(module, "no_sync") and not enabled:  # DistributedDataParallel
         with wrapped.no_sync():
@@ -73,7 +73,7 @@ def is_sharded(x: Tensor) -> bool:
 
 
 def distribute_like(x: Tensor, like: Tensor) -> Tensor:
-    """Put a full tensor that every rank holds on another tensor's device, sharded in the same way."""
+    """Move a full tensor, which every rank holds, to the device of `like`, sharded in the same way."""
     x = x.to(like.device)
     if not is_sharded(like) or x.shape != like.shape:  # Adam's step counter is a scalar, which every rank keeps
         return x

@@ -1,4 +1,4 @@
-"""Signals: the first requests a clean stop, the second stops at once."""
+"""Signal handling: the first signal requests a clean stop, the second stops at once."""
 
 import contextlib
 import os
@@ -8,8 +8,8 @@ import time
 from types import FrameType
 from typing import Any, Self
 
-# torchrun forwards a signal that the terminal or the job scheduler sends to all processes, and both the kernel and the
-# shell hang up a closed terminal, so a signal arrives twice.
+# A signal often arrives twice: torchrun forwards one that the terminal or the job scheduler has sent to all processes,
+# and when a terminal is closed, both the kernel and the shell send SIGHUP.
 _DUPLICATE_SECONDS = 2.0
 
 
@@ -17,12 +17,12 @@ class StopRequest:
     """A context in which SIGINT, SIGTERM and SIGHUP are recorded; the training loop checks after each step.
 
     A second signal, some seconds later, ends the process at once. Only the steps since the last checkpoint are lost,
-    since every write is atomic. Where SIGHUP is ignored, as under nohup, it stays ignored. In another thread than the
-    main one, signals are left to the program, and so are those that a program around Python handles.
+    since every write is atomic. Where SIGHUP is ignored, as under nohup, it stays ignored. Nothing is recorded
+    outside of the main thread, nor are signals for which a program around Python has its own handler.
 
     Args:
         silent: print nothing, as in other ranks than 0.
-        interrupts: the second signal raises `KeyboardInterrupt` if the first handler did so, as in a notebook, whose
+        interrupts: the second signal raises `KeyboardInterrupt` if the replaced handler did so, as in a notebook, whose
             process must not end.
 
     Attributes:
@@ -37,7 +37,7 @@ class StopRequest:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
-            return self  # only that one gets signals
+            return self  # only the main thread may set handlers
         numbers = [signal.SIGINT, signal.SIGTERM]
         if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # not on Windows
             numbers.append(signal.SIGHUP)

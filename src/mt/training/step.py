@@ -1,4 +1,4 @@
-"""One optimiser update: micro-batches to gradients to new weights."""
+"""One optimiser update: from micro-batches to gradients to new weights."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from mt.training.optimizers import learning_rate, make_optimizer
 from mt.training.precision import LossScale, autocast
 from mt.training.sharding import full_tensor, gradient_sync, wrap
 
-MAX_PIECES = 64  # a batch that does not fit in so many pieces never will
+MAX_PIECES = 64  # of a micro-batch; if these do not fit into memory, smaller ones will not either
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class StepLoss:
         sums: (3,), on the device: the smoothed loss and the plain negative log-likelihood of all target tokens, and
             the loss of guided alignment, in nats, over all ranks.
         n_target, n_tokens: target tokens, and source and target tokens, padding not counted.
-        pieces: into how many each micro-batch was split because memory ran out; usually 1.
+        pieces: the number of pieces that each micro-batch was split into; 1 unless memory ran out.
     """
 
     sums: Tensor
@@ -57,7 +57,7 @@ class TrainStep:
     Attributes:
         optimizer: holds the moments, for checkpoints.
         loss_scale: with fp16, the factor on the loss.
-        pieces: into how many each micro-batch is split; it doubles when memory runs out.
+        pieces: the number of pieces that each micro-batch is split into; it doubles when memory runs out.
         settings: the `training` section; its `max_steps` may change.
         reads_late: the loss is read from the device only after the next step was launched.
     """
@@ -83,8 +83,8 @@ class TrainStep:
         self.optimizer = make_optimizer(model, config.training)
         self.loss_scale = LossScale(self._device) if precision == "fp16" else None
         self.pieces = 1
-        graphs = config.training.cuda_graphs and self._device.type == "cuda" and distributed.world_size == 1
-        self._graphs = GraphedPasses(self._run_pass, model) if graphs else None
+        use_graphs = config.training.cuda_graphs and self._device.type == "cuda" and is_alone
+        self._graphs = GraphedPasses(self._run_pass, model) if use_graphs else None
         # A CPU's work is done when a call returns. On a GPU, reading a result at once would stall the queue.
         self.reads_late = self._device.type == "cuda"
 
@@ -114,17 +114,17 @@ class TrainStep:
         return loss, norm
 
     def zero_gradients(self) -> None:
-        """Free the gradients, or zero them where CUDA graphs add to them in their place."""
+        """Free the gradients, or zero them in place where CUDA graphs add to them."""
         self.optimizer.zero_grad(set_to_none=self._graphs is None)
 
     def _update_if_finite(self, total: Tensor) -> None:
+        is_finite = total.isfinite().float()
         if self.loss_scale is not None:
-            self.loss_scale.update(total.isfinite().float())
+            self.loss_scale.update(is_finite)
         if self.reads_late:
-            # The optimisers read this flag on the device.
-            self.optimizer.found_inf = 1.0 - total.isfinite().float()  # type: ignore[union-attr]
+            self.optimizer.found_inf = 1.0 - is_finite  # type: ignore[union-attr]  # which `step` reads on the device
             self.optimizer.step()
-        elif math.isfinite(total.item()):
+        elif is_finite:
             self.optimizer.step()
 
     def accumulate_gradients(self, micro_batches: Sequence[Batch], step: int) -> StepLoss:
@@ -169,15 +169,15 @@ class TrainStep:
 
     def _forward_backward(self, micro_batches: Sequence[Batch], step: int, n_target: int) -> Tensor:
         sums, pieces = torch.zeros(3, device=self._device), self.pieces
-        work = [(i, j) for i, batch in enumerate(micro_batches) for j in range(self._n_passes(batch))]
-        for index, piece in work:
+        passes = [(i, j) for i, batch in enumerate(micro_batches) for j in range(self._n_passes(batch))]
+        for index, piece in passes:
             seed_dropout(self._config.seed, step, index, self._distributed.rank + self._distributed.world_size * piece)
-            with gradient_sync(self._objective, enabled=(index, piece) == work[-1]):
-                sums += self._backward(_every(micro_batches[index], piece, pieces), n_target)
+            with gradient_sync(self._objective, enabled=(index, piece) == passes[-1]):
+                sums += self._backward(_piece(micro_batches[index], piece, pieces), n_target)
         return sums
 
     def _n_passes(self, batch: Batch) -> int:
-        # FSDP gathers the layers in every pass, for which all ranks need the same number of passes.
+        # In every pass FSDP gathers the layers from all ranks, so all need the same number of passes.
         is_sharded = self._distributed.world_size > 1 and self._config.training.sharding == "fsdp"
         return self.pieces if is_sharded else min(self.pieces, len(batch.src_tokens))
 
@@ -191,9 +191,9 @@ class TrainStep:
         if settings.r_drop > 0:  # two passes that differ in their dropout, as one batch
             src_tokens, tgt_in = src_tokens.repeat(2, 1), tgt_in.repeat(2, 1)
             aligned = None if aligned is None else np.concatenate([aligned] * 2)
-        # On the CPU: counting tokens on a GPU would wait for all its queued work.
+        # Packed on the CPU: counting tokens on a GPU would wait for all its queued work.
         src, tgt = Packing.of(src_tokens, self._device), Packing.of(tgt_in, self._device)
-        # Torch averages the ranks' gradients; their sum is wanted.
+        # torch averages the gradients of the ranks; times their number, the mean is the sum.
         factor = torch.tensor(batch.weight * self._distributed.world_size / n_target)
         links = () if aligned is None else _links(aligned, 2 if settings.r_drop > 0 else 1)
         tokens, packings = send((src_tokens, tgt_in, labels, *links, factor), (src, tgt), self._device)
@@ -201,7 +201,7 @@ class TrainStep:
         return sums * batch.weight
 
     def _run_pass(self, tokens: Sequence[Tensor], packings: Sequence[Packing]) -> Tensor:
-        """Add the gradients of the loss times a factor, the last of the tensors; return the sums (3,)."""
+        """Add the gradients of the loss times a factor, the last of `tokens`; return the sums of `StepLoss` (3,)."""
         src_tokens, tgt_in, labels, *links, factor = tokens
         with autocast(self._device, self._precision):
             loss, nll, alignment = self._objective(src_tokens, tgt_in, labels, *packings, *links)
@@ -216,21 +216,21 @@ def seed_dropout(seed: int, *position: int) -> None:
 
 
 def _refuse_nondeterminism(error: Exception) -> None:
-    """Raise an `InputError` if an error is torch's about an operator that is not deterministic."""
-    operator, found, _ = str(error).partition(" does not have a deterministic implementation")
-    if found:
+    """Raise an `InputError` if torch reports an operator that is not deterministic."""
+    operator, phrase, _ = str(error).partition(" does not have a deterministic implementation")
+    if phrase:
         raise InputError(
             f"training.deterministic: {operator} has no deterministic implementation on this device",
             "set it to false; a resume then differs in the last bits",
         ) from error
 
 
-def _every(batch: Batch, start: int, stride: int) -> Batch:
-    """Take every `stride`-th sentence of a batch; where there is none, the first one as a placeholder of weight 0."""
-    if stride == 1:
+def _piece(batch: Batch, index: int, pieces: int) -> Batch:
+    """Return one of several pieces of a batch; one without sentences has a placeholder of weight 0."""
+    if pieces == 1:
         return batch
-    rows = slice(start, None, stride)
-    if start >= len(batch.src_tokens):
+    rows = slice(index, None, pieces)
+    if index >= len(batch.src_tokens):
         rows, batch = slice(1), replace(batch, weight=0.0)
     return replace(
         batch,
@@ -242,7 +242,7 @@ def _every(batch: Batch, start: int, stride: int) -> Batch:
 
 
 def _links(aligned: NDArray[np.bool_], n_passes: int) -> Links:
-    """Return the links of aligned tokens (B, T, S); those of a target position, in all passes, have equal weights."""
+    """Convert alignments (B, T, S), True at aligned pairs; a target position's links share a weight of 1 / n_passes."""
     positions = np.flatnonzero(aligned)
     weights = 1 / (n_passes * np.maximum(aligned.sum(axis=2), 1)).ravel()[positions // aligned.shape[2]]
     return Links(torch.from_numpy(positions), torch.from_numpy(weights.astype(np.float32)))

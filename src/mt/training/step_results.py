@@ -1,4 +1,4 @@
-"""Losses of the latest steps: read from the device without stalling it, checked, and averaged for the log."""
+"""Results of steps: read from the device without stalling it, checked, and averaged for the log."""
 
 import math
 from collections import deque
@@ -18,7 +18,7 @@ _LOSS_SCALE_HALVINGS = 16  # from its initial value to 1
 
 
 def losses_text(means: Mapping[str, float], digits: int) -> str:
-    """Name the losses of a summary."""
+    """Format the losses of a summary."""
     guided = f", alignment {means['alignment_loss']:.{digits}f}" if "alignment_loss" in means else ""
     return f"loss {means['loss']:.{digits}f}{guided}"
 
@@ -44,7 +44,7 @@ class StepResults:
     Args:
         state, metrics: count and record skipped updates.
         late: read a step's results only after the next step was launched, so that the device never waits.
-        scales_loss: the loss has a scale, which may have to fall several times before an update is finite.
+        scales_loss: the loss has a scale, which may need several halvings before an update is finite.
     """
 
     def __init__(self, state: TrainState, metrics: MetricsLog, late: bool, scales_loss: bool = False) -> None:
@@ -69,18 +69,18 @@ class StepResults:
             DivergedError: five updates in a row were not finite; 21 with a loss scale.
         """
         while len(self._unread) > keep:
-            step, counts, read = self._unread.popleft()
+            step, loss, read = self._unread.popleft()
             *losses, norm = read()
             if math.isfinite(losses[0]) and math.isfinite(norm):
                 self._state.skipped_in_a_row = 0
                 self._losses = [total + new for total, new in zip(self._losses, losses, strict=True)]
-                self._n_target += counts.n_target
-                self._n_tokens += counts.n_tokens
+                self._n_target += loss.n_target
+                self._n_tokens += loss.n_tokens
             else:
                 self._count_skipped(step, losses[0], norm)
 
     def summary(self, seconds: float) -> dict[str, float]:
-        """Average over the updates since the last summary, in so many seconds; empty if all were skipped."""
+        """Average over the updates since the last summary, which took `seconds`; empty if all were skipped."""
         self.flush()
         if self._n_target == 0:
             return {}

@@ -1,4 +1,4 @@
-"""The state of a training beside weights and moments: position, costs, and validation scores."""
+"""State of a training besides weights and moments: position, costs, and validation scores."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -22,10 +22,10 @@ class TrainState:
         best_score, best_step: the best validation score so far (higher is better) and its step.
         best_validations: the best (score, step), best first.
         bad_validations: validations since the best.
-        measure: what the validation scores measure; scores of different measures cannot be compared.
+        measure: the name of what the validation scores measure; different measures cannot be compared.
         skipped_updates, skipped_in_a_row: updates skipped because the loss or the gradient was not finite.
         out_of_memory: steps in which memory ran out.
-        pieces: into how many each micro-batch is split since.
+        pieces: the number of pieces that each micro-batch is split into since then.
         loss_scale: with fp16, the factor on the loss and the finite updates since it last changed.
     """
 
@@ -49,9 +49,9 @@ class TrainState:
     loss_scale: tuple[float, int] | None = None
 
     def record_validation(self, score: float, count: int) -> None:
-        """Rank the score of the present step, and keep so many of the best.
+        """Rank the score of the present step, and keep the `count` best.
 
-        Higher is better; a later score must be better to come before an earlier one.
+        Higher is better; of equal scores the earlier one comes first.
         """
         self.validated_step = self.step
         self.bad_validations += 1
@@ -69,13 +69,13 @@ class TrainState:
         self.measure = measure
 
     def forget_lost_best(self, steps: Collection[int]) -> None:
-        """Forget the best validation if its checkpoint is not among the steps, because it was damaged, say."""
+        """Forget the best validation if its checkpoint is not among `steps`, for example because it was damaged."""
         if self.best_step is not None and self.best_step not in steps:
             self.best_score = self.best_step = None
             self.bad_validations = 0
 
     def end_reason(self, settings: TrainingConfig, max_steps: int, epochs_done: int) -> str:
-        """Say why training is over, which may have been replanned to `max_steps`; empty while it is not."""
+        """Return why training is over, or "" if it is not; `training.minutes` may have changed its `max_steps`."""
         if self.step >= max_steps:
             limit = "max_steps" if max_steps == settings.max_steps else "minutes"
             return f"step {self.step:,} is the last (training.{limit})"
@@ -93,5 +93,5 @@ def validation_measure(config: Config) -> str:
     """Name the quantity that the validation scores measure."""
     settings = config.training
     metric = settings.best_metric if settings.best_metric == "loss" else f"BLEU ({config.evaluation.bleu_tokenize})"
-    mean = "a mean of checkpoints" if settings.final_weights == "average" else "one checkpoint"
-    return f"{metric} of {mean}{'' if settings.ema_decay is None else ', moving averages'}"
+    weights = "a mean of checkpoints" if settings.final_weights == "average" else "one checkpoint"
+    return f"{metric} of {weights}{'' if settings.ema_decay is None else ', moving averages'}"

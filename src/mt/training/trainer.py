@@ -77,7 +77,7 @@ class Trainer:
         will_be_sharded = distributed.world_size > 1 and self.settings.sharding == "fsdp"
         self.full_model = _copy_on_cpu(model) if will_be_sharded else model
         self.precision = choose_precision(config, model, run, distributed)
-        # First, since it may shard the parameters.
+        # Before everything that reads the parameters, since it may shard them.
         self.train_step = TrainStep(config, model, distributed, load_teachers, self.precision)
         self.optimizer = self.train_step.optimizer
         decay = self.settings.ema_decay
@@ -94,8 +94,8 @@ class Trainer:
             state.use_measure(validation_measure(config))
         self.metrics = MetricsLog(run, config, not distributed.is_main)
         self._validate = validate
-        own = self.train_step.reads_late, self.train_step.loss_scale is not None
-        self.step_results = StepResults(state, self.metrics, *own)
+        scales_loss = self.train_step.loss_scale is not None
+        self.step_results = StepResults(state, self.metrics, self.train_step.reads_late, scales_loss)
         self._logged_seconds = state.seconds
         self._compilation_log = CompilationLog()
         self._session_start = 0.0, 0  # time and step
@@ -109,11 +109,11 @@ class Trainer:
         """
         if not self.is_over() or self._has_unscored_steps() or self.metrics.last_step() > self.state.step:
             self.metrics.write("resume" if self.state.step else "start", self.state.step)
-        is_alone = self.distributed.world_size == 1  # an interrupted rank could wait for the others as it exits
+        is_alone = self.distributed.world_size == 1  # an interrupted rank could hang, waiting for the others
         with StopRequest(not self.distributed.is_main, interrupts=is_alone) as stop, self._progress_bar() as bar:
             # A checkpoint is saved before its validation, which may be long, fail, or be interrupted. It does not know
             # its own score, so after a crash the validation is repeated.
-            if self.state.step and self._is_due(self.settings.validate_every) and self._has_unscored_steps():
+            if self._is_due(self.settings.validate_every) and self._has_unscored_steps():
                 self.validate()
             if self.settings.init_from is not None and self.state.step == 0:
                 self._score_start()
@@ -123,9 +123,9 @@ class Trainer:
                 self.step()
                 seconds = time.perf_counter() - started
                 self.state.seconds += seconds
-                compiled = self._compilation_log.new_seconds()  # no part of the training's speed
-                self._logged_seconds += compiled
-                self._length.add_step(seconds - compiled)
+                compile_seconds = self._compilation_log.new_seconds()  # no part of the training's speed
+                self._logged_seconds += compile_seconds
+                self._length.add_step(seconds - compile_seconds)
                 if self._length.is_due(self.state.step):
                     self._set_length(self._length.replan(self.state.step))
                 bar.total = self.settings.max_steps
@@ -210,14 +210,13 @@ class Trainer:
         self.checkpoints.prune(self.settings.keep_checkpoints, self.final_weights.needed())
 
     def _weights(self) -> Mapping[str, Tensor]:
-        """The weights to validate: their moving average where there is one; shards are gathered on the CPU."""
-        now = dict(self.model.named_parameters()) if self.average is None else self.average.weights
-        detached = {name: tensor.detach() for name, tensor in now.items()}
-        return {name: full_tensor(x).cpu() if is_sharded(x) else x for name, x in detached.items()}
+        """Return the present weights, or their moving average if there is one; shards are gathered on the CPU."""
+        weights = dict(self.model.named_parameters()) if self.average is None else self.average.weights
+        return {name: full_tensor(x.detach()).cpu() if is_sharded(x) else x.detach() for name, x in weights.items()}
 
     @contextlib.contextmanager
     def _model_with(self, weights: Mapping[str, Tensor]) -> Iterator[TranslationModel]:
-        """The model with other weights inside the `with` block."""
+        """Yield the model with other weights, or if it is sharded its full copy with them."""
         if self.full_model is self.model:
             with swapped_weights(self.model, weights):
                 yield self.model
@@ -263,12 +262,12 @@ class Trainer:
         )
 
     def _progress_bar(self) -> Any:
-        """Return the status line, which fits 60 columns."""
+        """Return the progress bar: a status line that fits 60 columns."""
         form = "step {n_fmt}/{total_fmt} {percentage:.0f}% {remaining} left{postfix}"
         return progress(total=self.settings.max_steps, initial=self.state.step, bar_format=form)
 
     def _log(self, is_shown: bool) -> str:
-        """Log the means since the last call, for the log file only where a status line shows what is returned."""
+        """Log the means since the last call, only to the file if a status line is shown; return the text for that."""
         state = self.state
         means = self.step_results.summary(state.seconds - self._logged_seconds)
         self._logged_seconds = state.seconds
@@ -293,8 +292,8 @@ class Trainer:
 
 
 def _copy_on_cpu(model: TranslationModel) -> TranslationModel:
-    """Copy a model that will be sharded; the copy translates, as ranks would need its shards at different times."""
+    """Copy a model that will be sharded. The copy translates, as ranks would need the shards at different times."""
     device = model.device
-    copied = copy.deepcopy(model.cpu())  # from there, since a GPU need not hold two
+    copied = copy.deepcopy(model.cpu())  # copied there, since a GPU may not hold two
     model.to(device)
     return copied

@@ -32,7 +32,7 @@ class Validation:
     Attributes:
         signature: the sacreBLEU signature.
         samples: (source, hypothesis, reference) of the first sentences.
-        bleu_by_pair: of a model of several source languages; `bleu` is the mean.
+        bleu_by_pair: for a model of several source languages; `bleu` is the mean.
     """
 
     loss: float
@@ -104,7 +104,7 @@ class Validator:
 
     @torch.no_grad()
     def _loss(self, model: TranslationModel) -> float:
-        """Compute the mean negative log-likelihood of a target token; only here are over-long sentences truncated."""
+        """Compute the mean negative log-likelihood of a target token, with over-long sentences truncated."""
         config, corpus = self.config, self.encoded
         device = model.device
         was_training = model.training
@@ -126,6 +126,6 @@ class Validator:
 
 def _samples(translated: list[Translated], number: int) -> list[tuple[str, str, str]]:
     """Take the first sentences, alternating between the directions."""
-    triples = [zip(one.text.sources, one.hypotheses, one.text.references, strict=True) for one in translated]
+    triples = [zip(part.text.sources, part.hypotheses, part.text.references, strict=True) for part in translated]
     interleaved = chain.from_iterable(zip_longest(*triples))
     return list(islice((sample for sample in interleaved if sample is not None), number))
