@@ -152,8 +152,8 @@ def _compare_tokenizer(job: ExportJob, folder: Path, shift: int) -> None:
     theirs = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     tokenizers = job.tokenizers
     texts = list(map(normalized, sample_texts(tokenizers.source, job.sources)))
-    form = job.config.model.source_format
-    expected = [framed(ids, form) for ids in tokenizers.source.encode_batch(texts)]
+    source_format = job.config.model.source_format
+    expected = [framed(ids, source_format) for ids in tokenizers.source.encode_batch(texts)]
     if theirs(texts)["input_ids"] != expected:
         raise MtError("transformers does not encode text as the model's tokenizer does", "please report it")
     targets = tokenizers.target.encode_batch(sample_texts(tokenizers.target, job.references))

@@ -38,8 +38,8 @@ _SETTINGS = {
 
 def is_marian(config: Config, tokenizers: TokenizerPair) -> bool:
     """Return True if the files of MarianTokenizer represent a model's tokenizers."""
-    form = config.model.source_format, class_of(config.model)[0]
-    return form == ("text </s>", "marian") and all(isinstance(t, SentencePieceTokenizer) for t in tokenizers)
+    is_model = config.model.source_format == "text </s>" and class_of(config.model)[0] == "marian"
+    return is_model and all(isinstance(t, SentencePieceTokenizer) for t in tokenizers)
 
 
 def write_marian_tokenizer(config: Config, tokenizers: TokenizerPair, max_tokens: int, folder: Path) -> None:

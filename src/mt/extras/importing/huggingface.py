@@ -73,7 +73,7 @@ class Description:
     def plan(self, languages: Languages) -> Plan:
         """Plan the import; errors as of `read_plan`."""
         sources, targets = self._languages(*languages)
-        form, start = self._form(targets)
+        sentence_format, start = self._sentence_format(targets)
         shared, tied = self.vocabulary.shared, bool(self.theirs["tie_word_embeddings"])
         one_matrix = bool(self.theirs["share_encoder_decoder_embeddings"])
         size = self._integer("vocab_size")
@@ -84,7 +84,7 @@ class Description:
             "name": self.name,
             "data": _data_section(self.folder, sources, targets, positions),
             "tokenizer": {"type": tokenizer_kind, "shared": shared, "vocab_size": max(300, len(rows[0]))},
-            "model": self._model_section() | {"tie_embeddings": tied and shared == one_matrix} | form,
+            "model": self._model_section() | {"tie_embeddings": tied and shared == one_matrix} | sentence_format,
             "decoding": self._decoding_section(),
             "training": {"max_tokens": max(4096, positions)},  # a batch holds the longest sentence
         }
@@ -93,16 +93,16 @@ class Description:
             raise InputError(f"{self.folder}: {dotted(problems[0].path)}: {problems[0].message}")
         return Plan(config, tokenizers, *rows, sizes, self.family, tied, one_matrix and shared)
 
-    def _form(self, targets: Sequence[str]) -> tuple[dict[str, str], str]:
+    def _sentence_format(self, targets: Sequence[str]) -> tuple[dict[str, str], str]:
         """Return the sentence format's keys that differ from the family's, and the piece that begins translations."""
         folder, theirs, vocabulary = self.folder, self.theirs, self.vocabulary
-        kind, form = theirs["model_type"], {}
+        kind, keys = theirs["model_type"], {}
         start = self._integer("decoder_start_token_id" if kind == "marian" else "eos_token_id")
         if kind != "marian" and not vocabulary.tags:
             message = f"{folder}: its tokenizer has no languages"
             raise InputError(message, "name a folder with all files of the tokenizer")
         if self.settings.get("legacy_behaviour"):  # NLLB as it was trained
-            form = {"source_format": "text </s> lang"}
+            keys = {"source_format": "text </s> lang"}
         is_50 = "50" in str(self.settings.get("tokenizer_class"))
         if kind == "mbart" and theirs.get("decoder_start_token_id") != start and not is_50:
             if len(targets) > 1:
@@ -113,7 +113,7 @@ class Description:
         if start not in names:
             message = f"its tokenizer has no piece {start}, with which config.json begins translations"
             raise InputError(f"{folder}: {message}")
-        return form, names[start]
+        return keys, names[start]
 
     def _integer(self, *keys: str) -> int:
         """Return the number that some keys of config.json must have in common."""
