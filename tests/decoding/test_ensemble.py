@@ -178,7 +178,7 @@ VOCABULARY, DIRECTION = "its vocabulary is not that of", "translates from "
     [
         (other_tokenizer, VOCABULARY),
         (lively("tokenizer.shared=false"), VOCABULARY),
-        (lively("model.source_format=text </s>"), "its sentences have another form than those of"),
+        (lively("model.source_format=text </s>"), "its model.source_format or target_tag is not that of"),
         (lively("data.source_lang=nl"), DIRECTION),
         (lively("data.target_lang=fr"), DIRECTION),
     ],

@@ -30,7 +30,7 @@ from mt.api.loading import load
 from mt.api.translation import BLOCK_LINES
 from mt.bundle.to_ctranslate2 import convert
 from mt.data.tokenizer import EOS_ID
-from mt.decoding.engine import Sampling, SearchOptions, costs_batch
+from mt.decoding.engine import Sampling, SearchOptions, log_prob_batch
 from mt.decoding.prefix import speller_of
 from mt.decoding.scoring import forced_score
 from mt.decoding.search import pad_sources
@@ -108,12 +108,12 @@ def test_log_probs_in_smaller_batches(both: Twins, monkeypatch: pytest.MonkeyPat
     targets = [IDS[0][:3], [], [5]]
     for engine in (both.fast(), both.slow()):
         whole = list(engine.next_log_probs(IDS[:3], targets))
-        monkeypatch.setattr("mt.decoding.engine._MAX_COSTS", 1)
+        monkeypatch.setattr("mt.decoding.engine._MAX_LOG_PROBS", 1)
         parts = list(engine.next_log_probs(IDS[:3], targets))
         monkeypatch.undo()
         assert [rows.shape for rows in parts] == [rows.shape for rows in whole]
         assert all(np.allclose(np.exp(one), np.exp(two), atol=1e-5) for one, two in zip(parts, whole, strict=True))
-    assert [costs_batch(256_000, [[1] * size]) for size in (0, 31, 255, 10**6)] == [16, 16, 2, 1]
+    assert [log_prob_batch(256_000, [[1] * size]) for size in (0, 31, 255, 10**6)] == [16, 16, 2, 1]
 
 
 @pytest.mark.parametrize("prefix", ["Ein Hu", "Ein Hund", "Ein Hund ", "ein ", "Z", "(", "Ωμ", "Das  a", "E", "Häus"])

@@ -14,7 +14,7 @@ from mt.text.spelling import Spelling
 
 
 def verify_files(folder: ModelDir, *files: Path, part: Path | None = None) -> dict[str, Any]:
-    """Verify files, which the manifest must list, and what it lists in a part of the folder.
+    """Verify files, which the manifest must list, and all that it lists in a `part` of the folder.
 
     Returns:
         the manifest's entries by name.
@@ -23,9 +23,9 @@ def verify_files(folder: ModelDir, *files: Path, part: Path | None = None) -> di
         InputError: a file is missing, altered or not listed.
         MachineError: one cannot be read.
     """
-    is_foreign = not folder.config.exists() and (folder.root / "config.json").is_file()
-    imports = f"import it: mt import {quoted(str(folder.root))} --output NEW"
-    hint = imports if is_foreign else "copy it again, or finish its training"
+    hint = "copy it again, or finish its training"
+    if not folder.config.exists() and (folder.root / "config.json").is_file():  # of other software
+        hint = f"import it: mt import {quoted(str(folder.root))} --output NEW"
     try:
         listed: dict[str, Any] = verify(folder.root, *files, *([] if part is None else [part]))["files"]
     except DamagedError as error:

@@ -29,7 +29,7 @@ _TORCH_TYPES = ("auto", *FLOAT_TYPES)
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """A translator with its settings and the name of its engine; also the model, where torch runs a single one."""
+    """A translator with its settings and the name of its engine; also the model, if torch runs a single one."""
 
     translator: Translator
     settings: TranslationSettings
@@ -83,10 +83,10 @@ def read_config(folder: ModelDir) -> "Config":
 
 
 def check_choice(folder: ModelDir, choice: EngineChoice, others: Sequence[ModelDir] = ()) -> str | None:
-    """Return the reason why CTranslate2 cannot run these models, None if it can; they need not be there yet.
+    """Return the reason why CTranslate2 cannot run these models, or None; they need not exist yet.
 
     Raises:
-        InputError: the choice names something unknown, or no engine can run it.
+        InputError: the choice names something unknown, or no engine supports it.
     """
     for option, value, known in (
         ("--engine", choice.engine, ENGINES),
@@ -116,7 +116,7 @@ def check_choice(folder: ModelDir, choice: EngineChoice, others: Sequence[ModelD
 
 
 def _ctranslate2_device(choice: EngineChoice) -> str | None:
-    """Choose CTranslate2's device; None on a GPU where torch will do, which is faster there."""
+    """Choose CTranslate2's device; None if torch can translate on a GPU, where it is faster."""
     try:
         import ctranslate2
     except ImportError as error:
@@ -134,9 +134,9 @@ def _ctranslate2_device(choice: EngineChoice) -> str | None:
 
 
 def _open_with_ctranslate2(folder: ModelDir, choice: EngineChoice, device: str) -> OpenedModel:
-    is_gone = folder.manifest.is_file() and not folder.ctranslate2.is_dir()
+    is_deleted = folder.manifest.is_file() and not folder.ctranslate2.is_dir()
     name = folder.settings.relative_to(folder.root).as_posix()
-    if is_gone or name not in verify_files(folder, part=folder.settings):
+    if is_deleted or name not in verify_files(folder, part=folder.settings):
         raise UnusableError(f"{folder.root}: it has no CTranslate2 part")
     settings = TranslationSettings.read(folder.settings)
     tokenizers = load_tokenizers(folder, settings.shared_vocabulary)
@@ -220,25 +220,25 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
     tokenizers, configs = loaded[0].tokenizers, [model.config for model in loaded]
     for folder, other in zip(folders, loaded, strict=True):
         if SentenceFormat.of(other.config)[:2] != SentenceFormat.of(configs[0])[:2]:
-            raise InputError(f"{folder.root}: its sentences have another form than those of {folders[0].root}")
+            raise InputError(f"{folder.root}: its model.source_format or target_tag is not that of {folders[0].root}")
         if other.tokenizers.files() != tokenizers.files():
             hint = "models can only translate together when they were trained with the same tokenizer"
             raise InputError(f"{folder.root}: its vocabulary is not that of {folders[0].root}", hint)
     sources, targets, pairs = _common_languages(folders, configs)
-    each = [TranslationSettings.of(config) for config in configs]
-    _warn_other_searches(folders, each)
+    all_settings = [TranslationSettings.of(config) for config in configs]
+    _warn_other_searches(folders, all_settings)
     settings = replace(
-        each[0],
-        max_source_tokens=min(one.max_source_tokens for one in each),
-        max_positions=min(one.max_positions for one in each),
+        all_settings[0],
+        max_source_tokens=min(each.max_source_tokens for each in all_settings),
+        max_positions=min(each.max_positions for each in all_settings),
         source_lang=sources,
         target_lang=targets,
         pairs=pairs if "," in sources else "",
     )
     dtype = torch_dtype(choice.compute_type)
     models = [model.model.to(dtype) for model in loaded]
-    together = f"{len(models)} models together, " if len(models) > 1 else ""
-    name = f"{together}torch {str(dtype).removeprefix('torch.')} on {device}"
+    ensemble = f"{len(models)} models together, " if len(models) > 1 else ""
+    name = f"{ensemble}torch {str(dtype).removeprefix('torch.')} on {device}"
     graphs = choice.engine == "torch-graphs"
     if graphs and (device.type != "cuda" or len(models) > 1):
         raise InputError("--engine torch-graphs is for one model on a CUDA device", "use --engine torch")
@@ -249,24 +249,24 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
     return OpenedModel(translator, settings, name, tokenizers, single)
 
 
-def _warn_other_searches(folders: Sequence[ModelDir], each: Sequence[TranslationSettings]) -> None:
-    for folder, own in zip(folders, each, strict=True):
-        if own.search != each[0].search:
+def _warn_other_searches(folders: Sequence[ModelDir], all_settings: Sequence[TranslationSettings]) -> None:
+    for folder, settings in zip(folders, all_settings, strict=True):
+        if settings.search != all_settings[0].search:
             log.warning("%s: its decoding settings differ from those of %s, which apply", folder.root, folders[0].root)
 
 
 def _common_languages(folders: Sequence[ModelDir], configs: "Sequence[Config]") -> tuple[str, str, str]:
-    """Return the source and target languages and the pairs that all models have, as `TranslationSettings` has them."""
+    """Return the source languages, the target languages and the pairs of all models, as in `TranslationSettings`."""
     pairs = configs[0].data.pairs
     for folder, config in zip(folders, configs, strict=True):
         pairs = tuple(pair for pair in pairs if pair in config.data.pairs)
         if not pairs:
-            own, first = (
+            these, first = (
                 f"from {', '.join(data.source_lang)} to {', '.join(data.target_lang)}"
                 for data in (config.data, configs[0].data)
             )
             raise InputError(
-                f"{folder.root}: translates {own}, and {folders[0].root} {first}",
+                f"{folder.root}: translates {these}, and {folders[0].root} {first}",
                 "models can only translate together in the same direction",
             )
     sources, targets = (",".join(dict.fromkeys(side)) for side in zip(*pairs, strict=True))

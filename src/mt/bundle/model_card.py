@@ -7,14 +7,14 @@ from mt.config import Config
 
 
 def direction_options(config: Config) -> str:
-    """Return the options that an example of `mt translate` needs to choose a direction, with a space behind each."""
+    """Return the options that choose a direction in an example of `mt translate`, with a space behind each."""
     data = config.data
     (source, target), several = data.pairs[0], (len(data.source_lang) > 1, len(data.target_lang) > 1)
     return f"--from {source} " * several[0] + f"--to {target} " * several[1]
 
 
 def origin_of(facts: Mapping[str, Any], trained: str) -> str:
-    """Say in a sentence or two where a model comes from: `trained`, or an import with its licence."""
+    """Return the sentence `trained`, or for an imported model its origin and licence."""
     if "imported" not in facts:
         return trained
     licence = f"Its licence is {facts['license']}." if "license" in facts else "Its model card names no licence."

@@ -89,13 +89,13 @@ def write_text_files(folder: ModelDir, config: Config, tokenizers: TokenizerPair
     """Write the configuration, the tokenizers and the preprocessing of a model folder."""
     atomic.write_text(folder.config, dump_config(config))
     tokenizers.write(folder.tokenizer)
-    for path, learned in ((folder.casing, preprocessing.casing), (folder.spelling, preprocessing.spelling)):
-        if learned is not None:
-            atomic.write_text(path, learned.text())
+    for path, step in ((folder.casing, preprocessing.casing), (folder.spelling, preprocessing.spelling)):
+        if step is not None:
+            atomic.write_text(path, step.text())
 
 
 def change_search(folder: ModelDir, config: Config) -> None:
-    """Write another configuration, which differs in `decoding`, into a folder that `new_model` has yielded."""
+    """Replace the configuration of a folder that `new_model` has yielded by one that differs only in `decoding`."""
     atomic.write_text(folder.config, dump_config(config))
     if folder.settings.exists():
         atomic.write_json(folder.settings, TranslationSettings.of(config).as_dict())

@@ -35,7 +35,7 @@ _WEIGHTLESS = {"dropout", "attention_dropout", "activation_dropout", "embedding_
 class PretrainedModel:
     """A trained model that the configuration names by a path, with a digest of its weights and tokenizers.
 
-    The folder is None if it is gone, which a started training may survive.
+    The folder is None if it is gone; a training that has started may not need it any more.
     """
 
     path: str
@@ -55,7 +55,7 @@ class Pretrained:
     def find(cls, config: Config, runs: Path, recorded: Mapping[str, Any]) -> "Pretrained":
         """Find the models of `training.init_from` and `training.distill_from`.
 
-        `recorded` are their identities when this training began, by key; empty before.
+        `recorded` are their identities by key when this training began; empty if it has not.
 
         Raises:
             InputError: one is missing, and training has not started.
@@ -190,10 +190,10 @@ def teacher_fault(teacher: Config, config: Config) -> tuple[str, str] | None:
     """Return why a model cannot teach one of this configuration, and a remedy; None if it can."""
     theirs, ours = teacher.data, config.data
     if not set(ours.pairs) <= set(theirs.pairs):
-        own, known = (
+        needed, known = (
             f"from {', '.join(data.source_lang)} into {', '.join(data.target_lang)}" for data in (ours, theirs)
         )
-        return f"translates {known}", f"choose a teacher {own}"
+        return f"translates {known}", f"choose a teacher {needed}"
     if teacher.tokenizer.shared != config.tokenizer.shared:
         return f"has tokenizer.shared: {teacher.tokenizer.shared}", ""
     if SentenceFormat.of(teacher)[:2] != SentenceFormat.of(config)[:2]:
@@ -205,7 +205,7 @@ def teacher_fault(teacher: Config, config: Config) -> tuple[str, str] | None:
 
 
 def start_differences(start: Config, config: Config) -> list[str]:
-    """Return the keys in which a model to start from must not differ from a configuration, and does.
+    """Return the keys in which a model to start from differs from a configuration, but must not.
 
     Raises:
         InputError: training.init_layers does not fit.
@@ -271,7 +271,7 @@ def _origin_of_layer(name: str, layers: Mapping[str, tuple[int, ...] | None]) ->
 
 
 def _origins(ours: TextTokenizer, theirs: TextTokenizer) -> tuple[dict[int, int], dict[int, list[int]]]:
-    """Return their row of each of our pieces that they have, and of each new one the rows of its parts."""
+    """Return, by our row, their row of each piece that both have, and their rows of the parts of each new piece."""
     rows = {piece: i for i, piece in enumerate(theirs.tokens(range(theirs.vocab_size)))}
     known, new = dict[int, int](), dict[int, list[int]]()
     for row, piece in enumerate(ours.tokens(range(ours.vocab_size))):
@@ -279,7 +279,7 @@ def _origins(ours: TextTokenizer, theirs: TextTokenizer) -> tuple[dict[int, int]
             known[row] = rows[piece]
             continue
         text = ours.decode([row])
-        # Of part of a character nothing is known, nor of a language tag, which has no text.
+        # There is no text to split in part of a character, nor in a language tag.
         if "\ufffd" not in text and (parts := theirs.encode(text)):
             new[row] = parts
     return known, new

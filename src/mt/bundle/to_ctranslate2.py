@@ -70,7 +70,7 @@ def write_converted(
 
 
 def _vocabulary_map(shortlist: Shortlist, tokenizers: TokenizerPair) -> str:
-    """Return one line per source piece: piece, tab, its target pieces; an empty source piece is for every sentence.
+    """Return one line per source piece: piece, tab, its target pieces; those of an empty one are for every sentence.
 
     The format cannot represent a piece that contains white space, such as a tab.
     """
@@ -145,7 +145,7 @@ def _embedding(stack: Any, tokens: Any, ours: Embedding, max_positions: int) -> 
     tokens.weight = _array(ours.tokens.weight)
     tokens.multiply_by_sqrt_depth = True
     if ours.positions is None:
-        if hasattr(stack, "position_encodings"):  # of an encoder, whose layers have positions, too
+        if hasattr(stack, "position_encodings"):  # an encoder's specification has them with rotary positions, too
             del stack.position_encodings
     elif isinstance(ours.positions, LearnedPositions):
         table = _array(ours.positions.table)

@@ -8,9 +8,9 @@ from mt.text.words import WORD, word_starts
 
 
 class Unit(NamedTuple):
-    """A word or punctuation mark of a translation, text[start:end], and the start of its source word.
+    """A word or punctuation mark of a translation, text[start:end]; `origin` is the start of its source word.
 
-    With attention, `shares` are those of the source words, by their start; the origin has the largest.
+    `shares` are the source words' shares of its attention, by their start, if known; the origin has the largest.
     """
 
     start: int
@@ -19,7 +19,7 @@ class Unit(NamedTuple):
     shares: tuple[tuple[int, float], ...] = ()
 
     def moved(self, positions: Sequence[int] | Mapping[int, int]) -> "Unit":
-        """Return the same for a source in which each character has another position."""
+        """Return the same unit for a source in which each character has another position."""
         shares = tuple((positions[word], share) for word, share in self.shares)
         return self._replace(origin=positions[self.origin], shares=shares)
 
@@ -51,8 +51,8 @@ def align_units(
     for span, row in zip(targets, weights, strict=True):
         if any(row):
             total = sum(row)
-            found = {word: weight / total for (word, _), weight in zip(sources, row, strict=True) if weight > 0}
-            units.append(Unit(*span, max(found, key=found.__getitem__), tuple(found.items())))
+            shares = {word: weight / total for (word, _), weight in zip(sources, row, strict=True) if weight > 0}
+            units.append(Unit(*span, max(shares, key=shares.__getitem__), tuple(shares.items())))
         else:  # no token begins in this word: it shares the previous word's
             units.append(Unit(*span, *(units[-1][2:] if units else (0,))))
     return units

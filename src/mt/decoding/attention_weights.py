@@ -64,7 +64,7 @@ def attention_weights(model: TranslationModel, source: Sequence[int], target: Se
     layers, thread = list[Tensor](), threading.get_ident()
 
     def record(module: nn.Module, inputs: tuple[object, ...], _: object) -> None:
-        if threading.get_ident() != thread:  # it runs the same model
+        if threading.get_ident() != thread:  # another thread runs the same model
             return
         weights: Callable[..., Tensor] = module.weights  # type: ignore[assignment]
         layers.append(weights(*inputs)[0].float().cpu())
@@ -84,13 +84,13 @@ def attention_weights(model: TranslationModel, source: Sequence[int], target: Se
 
 
 def aligning_weights(weights: Tensor, is_guided: bool) -> Tensor:
-    """Return the weights (T, S), of (L, H, T, S), of the layer that aligns words: of its guided head, or the mean."""
+    """Return the weights (T, S), from (L, H, T, S), of the layer that aligns words: its guided head, or its mean."""
     layer = weights[alignment_layer(len(weights))]
     return layer[0] if is_guided else layer.mean(dim=0)
 
 
 def align_words(attention: Attention) -> list[tuple[int, int]]:
-    """Return (source word, target word) for each target word, both counted from 0, by the largest attention.
+    """Return pairs (source word, target word), counted from 0: each target word with the one that it attends to most.
 
     The weights of a word's pieces are summed; SOS, EOS and language tags are no words.
     """
@@ -102,7 +102,7 @@ def align_words(attention: Attention) -> list[tuple[int, int]]:
     pairs = []
     for number, positions in enumerate(target):
         row = weights[positions].sum(dim=0)
-        sums = [row[others].sum().item() for others in source]
+        sums = [row[source_positions].sum().item() for source_positions in source]
         pairs.append((max(range(len(source)), key=sums.__getitem__), number))
     return sorted(pairs)
 
@@ -116,13 +116,13 @@ def _words(tokens: Sequence[str]) -> list[list[int]]:
         if token.startswith(SPACE) or not words:
             words.append([])
         words[-1].append(position)
-    # A space token begins the word whose pieces follow; with none it is no word.
+    # A space token begins the word of the pieces behind it; without any it is no word.
     words = [word for word in words if any(tokens[position] != SPACE for position in word)]
-    return [[place for place in word if any(map(str.isalnum, tokens[place]))] or word for word in words]
+    return [[position for position in word if any(map(str.isalnum, tokens[position]))] or word for word in words]
 
 
 def word_pairs(attentions: Sequence[Attention]) -> list[tuple[int, int]]:
-    """Return the alignment of a line, whose parts' words are counted on, as `align_words` does of one part."""
+    """Return the alignment of a line as `align_words` does of one part; words are counted across its parts."""
     pairs, sources, targets = [], 0, 0
     for attention in attentions:
         pairs += [(source + sources, target + targets) for source, target in align_words(attention)]

@@ -126,15 +126,15 @@ class Finished:
         self.tokens = all_tokens.gather(1, best[:, :, None].expand(-1, -1, length))
         self.count = self.count + ends.sum(dim=1)
 
-    def rows(self, rows: Tensor) -> "Finished":
-        """Select sentences."""
+    def select(self, rows: Tensor) -> "Finished":
+        """Return the hypotheses of the selected sentences."""
         selected = copy.copy(self)
         selected.scores, selected.log_probs = self.scores[rows], self.log_probs[rows]
         selected.tokens, selected.lengths, selected.count = self.tokens[rows], self.lengths[rows], self.count[rows]
         return selected
 
     def n_best(self, options: SearchOptions) -> list[list[Hypothesis]]:
-        """Return the n best of each sentence; an empty translation where numerical failure let none end."""
+        """Return the n best of each sentence; an empty translation where none ended, since logits were NaN."""
         results = []
         fields = (x[:, : options.n_best].tolist() for x in (self.log_probs, self.lengths, self.tokens))
         for log_probs, lengths, tokens in zip(*fields, strict=True):

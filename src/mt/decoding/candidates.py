@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-_MAX_CANDIDATES = 100_000  # held in memory together
+_MAX_CANDIDATES = 100_000  # in memory at once
 
 
 class Part(NamedTuple):
@@ -22,7 +22,7 @@ class Candidate:
     text: str
     score: float  # by which it was ranked
     log_prob: float  # with a prefix, that of the rest
-    prefix: str = ""  # that it was made to begin with
+    prefix: str = ""  # with which it was forced to begin
     parts: tuple[Part, ...] = field(default=(), compare=False, repr=False)  # several if the line was too long
 
     @property
@@ -32,7 +32,7 @@ class Candidate:
 
 
 def lines_at_once(max_lines: int, candidates: int) -> int:
-    """Return the number of lines to translate together where each has so many candidates."""
+    """Return the number of lines to translate together, given the number of candidates of each."""
     return max(1, min(max_lines, _MAX_CANDIDATES // candidates))
 
 
@@ -45,7 +45,7 @@ def distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def rerank_mbr(candidates: Sequence[Candidate], utility: str) -> list[Candidate]:
-    """Return the distinct candidates of a line by their mean utility (0 to 100), which becomes their score.
+    """Return the distinct candidates of a line, sorted by mean utility (0 to 100), which becomes their score.
 
     Minimum Bayes risk (Eikema and Aziz 2022, arXiv:2108.04718) chooses the candidate with the largest mean utility
     (chrF or BLEU) when each candidate in turn is the reference. A text that was sampled twice counts twice; hypotheses
@@ -55,12 +55,12 @@ def rerank_mbr(candidates: Sequence[Candidate], utility: str) -> list[Candidate]
 
     means = expected_utility([candidate.text for candidate in candidates], utility)
     scored = [replace(candidate, score=mean) for candidate, mean in zip(candidates, means, strict=True)]
-    # Rounded, because the order of summation may tell equal utilities apart.
+    # Rounded, because equal utilities may differ by the order of summation.
     return distinct(sorted(scored, key=lambda candidate: (-round(candidate.score, 9), -candidate.log_prob)))
 
 
 def best_of(candidates: list[Candidate], utility: str | None, n_best: int, sampled: bool) -> list[Candidate]:
-    """Return the n best candidates, by utility or by score, which are distinct unless they were sampled."""
+    """Return the n best candidates, by utility or else by score; duplicates are kept only if they were sampled."""
     pool = candidates if sampled else distinct(candidates)
     if utility is not None:
         return rerank_mbr(pool, utility)[:n_best]

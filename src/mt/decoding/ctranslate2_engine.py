@@ -26,7 +26,7 @@ from mt.decoding.engine import (
     Sentences,
     UnusableError,
     batch_by_length,
-    costs_batch,
+    log_prob_batch,
 )
 from mt.decoding.runaway import is_retried
 from mt.decoding.settings import TranslationSettings
@@ -35,10 +35,11 @@ from mt.system.cpus import usable_cores
 
 # Sentences per batch, as measured (docs/lab/decoding_speed.md). The fewer share a shortlist, the shorter it is.
 _BATCH, _SHORTLIST_BATCH = 64, 8
-_BATCHES_EACH, _MIN_BATCH = 4, 8  # batches for each worker; below this size they are slow
+_BATCHES_PER_WORKER, _MIN_BATCH = 4, 8  # smaller batches are slow
 
 _RULES: dict[str, Any] = {"max_input_length": 0, "disable_unk": True, "suppress_sequences": [[PAD], [SOS]]}
-_Found = tuple[list[str], float, Any]  # a hypothesis: its pieces, score and attention
+_RawHypothesis = tuple[list[str], float, Any]  # pieces, score and attention
+_Ends = Mapping[tuple[int, tuple[str, ...]], float]  # log-probability of EOS by row and the pieces before it
 
 
 def is_supported(compute_type: str, device: str) -> bool:
@@ -67,7 +68,7 @@ def batch_sentences(n_sentences: int, n_workers: int, largest: int) -> int:
     """
     share = -(-n_sentences // n_workers)
     if n_workers > 1:
-        share = max(min(share, _MIN_BATCH), -(-share // _BATCHES_EACH))
+        share = max(min(share, _MIN_BATCH), -(-share // _BATCHES_PER_WORKER))
     return min(largest, share)
 
 
@@ -84,7 +85,7 @@ def _check_vocabulary(folder: Path, source: Sequence[str], target: Sequence[str]
             raise UnusableError(f"{path}: not the vocabulary of the model's tokenizer")
 
 
-def _read(result: Any) -> list[_Found]:
+def _read(result: Any) -> list[_RawHypothesis]:
     """Read a result of the library, whose objects copy their fields on every access."""
     hypotheses = result.hypotheses
     scores = result.scores or [math.nan] * len(hypotheses)
@@ -119,8 +120,8 @@ class CTranslate2Engine:
         self._workers, threads = (1, threads_alone) if one_by_one else (cpu_cores(), 1)
         if device != "cpu":
             self._workers = 1
-        source, target = (t.tokens(range(t.vocab_size)) for t in (tokenizers.source, tokenizers.target))
-        _check_vocabulary(folder, source, target)
+        self._source_pieces, self._target_pieces = (t.tokens(range(t.vocab_size)) for t in tokenizers)
+        _check_vocabulary(folder, self._source_pieces, self._target_pieces)
         try:
             self._translator = ctranslate2.Translator(
                 str(folder),
@@ -131,9 +132,7 @@ class CTranslate2Engine:
             )
         except Exception as error:  # its C++ raises RuntimeError, ValueError, IndexError, ...
             raise UnusableError(f"CTranslate2 {ctranslate2.__version__} cannot load {folder} ({error})") from None
-        self._source_pieces = source
-        self._target_pieces = target
-        self._target_ids = {piece: i for i, piece in enumerate(target)}
+        self._target_ids = {piece: i for i, piece in enumerate(self._target_pieces)}
         self._settings = settings
         self._shortlist = shortlist
 
@@ -148,10 +147,10 @@ class CTranslate2Engine:
         """
         try:
             found = self._translate(sentences, options, prefixes)
-            # In a batch, beam search has another sentence's first row of attention. It depends on the source alone.
-            if options.attention and options.beam_size > 1 and not self._settings.guided:  # which leaves that row out
-                one = replace(options, beam_size=1, min_length=0)
-                first = self._search(sentences, [1] * len(sentences), one, (), [range(len(sentences))], 1, 0)
+            # In a batch, beam search returns another sentence's first row of attention. It depends on the source alone.
+            if options.attention and options.beam_size > 1 and not self._settings.guided:  # whose first row is dropped
+                greedy = replace(options, beam_size=1, min_length=0)
+                first = self._search(sentences, [1] * len(sentences), greedy, (), [range(len(sentences))], 1, 0)
                 for row, [(_, _, rows)] in first.items():
                     found[row] = [replace(h, attention=[rows[0], *(h.attention or ())[1:]]) for h in found[row]]
             return found
@@ -164,19 +163,19 @@ class CTranslate2Engine:
 
     def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:
         """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
-        size = costs_batch(len(self._target_pieces), targets)
+        size = log_prob_batch(len(self._target_pieces), targets)
         for first in range(0, len(sentences), size):
-            some = targets[first : first + size]
+            batch = targets[first : first + size]
             results = self._translator.translate_batch(
                 [[self._source_pieces[i] for i in source] for source in sentences[first : first + size]],
-                [[self._target_pieces[i] for i in target] for target in some],
+                [[self._target_pieces[i] for i in target] for target in batch],
                 beam_size=1,
                 min_decoding_length=0,
-                max_decoding_length=max(map(len, some)) + 1,
+                max_decoding_length=max(map(len, batch)) + 1,
                 **_RULES,
                 return_logits_vocab=True,
             )
-            for result, target in zip(results, some, strict=True):
+            for result, target in zip(results, batch, strict=True):
                 rows = (row.to(DataType.float32).to_device(Device.cpu) for row in result.logits[0][: len(target) + 1])
                 logits = np.stack([np.asarray(row) for row in rows])
                 logits -= logits.max(axis=1, keepdims=True)
@@ -192,10 +191,10 @@ class CTranslate2Engine:
         # Without a penalty the library stops once n_best have ended and one of them was the best at its end.
         n_best = options.beam_size if options.length_penalty == 0 else options.n_best
         results = run([range(len(sentences))], n_best, 1)
-        # A batch searches up to its largest bound. Repeat those that went beyond their own: the other sentences of a
-        # batch must not matter.
-        long = [row for row, found in results.items() if any(len(p) > bounds[row] + 1 for p, *_ in found)]
-        results |= run(by_bound(long), n_best, 1)
+        # A batch searches up to its largest bound. Sentences that went beyond their own are searched again, so that
+        # no result depends on the other sentences of its batch.
+        overlong = [row for row, found in results.items() if any(len(p) > bounds[row] + 1 for p, *_ in found)]
+        results |= run(by_bound(overlong), n_best, 1)
         # Where the bound was reached, stop there, and rank all that ended before with all that are forced to end.
         patience = 1 if options.beam_size == 1 else 2
         cut = [row for row, found in results.items() if any(p[-1] != EOS for p, *_ in found)]
@@ -204,12 +203,12 @@ class CTranslate2Engine:
             cut = []
         elif options.retry_loops:
             cut = [row for row in cut if not self._only_runaways(sentences[row], results[row], options)]
-        forced = [(row, pieces) for row in cut for pieces, *_ in results[row] if pieces[-1] != EOS]
-        ends = self._end_log_probs([(sentences[row], pieces) for row, pieces in forced], options.no_repeat_ngram_size)
-        costs = {(row, tuple(pieces)): cost for (row, pieces), cost in zip(forced, ends, strict=True)}
+        stopped = [(row, tuple(pieces)) for row in cut for pieces, *_ in results[row] if pieces[-1] != EOS]
+        end_log_probs = self._end_log_probs([(sentences[row], p) for row, p in stopped], options.no_repeat_ngram_size)
+        ends = dict(zip(stopped, end_log_probs, strict=True))
         translations = [[EMPTY_HYPOTHESIS] for _ in sentences]
         for row, found in results.items():
-            translations[row] = self._hypotheses(row, found, options, costs)
+            translations[row] = self._hypotheses(row, found, options, ends)
         return translations
 
     def _search(
@@ -222,18 +221,18 @@ class CTranslate2Engine:
         n_best: int,
         extra: int,
         patience: int = 1,
-    ) -> dict[int, list[_Found]]:
-        """Search once for each row of some groups; rows of one group share batches.
+    ) -> dict[int, list[_RawHypothesis]]:
+        """Search once for each row of some groups; only rows of one group share batches.
 
-        Rows with and without prefix do not, as the library treats their second token differently. Prefixes are
-        continued without a shortlist, in which the library does not find their pieces.
+        Rows with and without a prefix never do, as the library treats their second token differently. Prefixes are
+        continued without a shortlist, since the library does not find their pieces in one.
 
         Translations may have `extra` tokens beyond a batch's largest bound: 1 where the last must be EOS. Search stops
         when patience * beam_size hypotheses have ended.
         """
         submitted: list[tuple[int, Any]] = []
         if prefixes:
-            groups = [[r for r in g if bool(prefixes[r]) == some] for g in groups for some in (True, False)]
+            groups = [[r for r in g if bool(prefixes[r]) == prefixed] for g in groups for prefixed in (True, False)]
         for group in filter(None, groups):
             shortlist = self._shortlist and not (prefixes and prefixes[group[0]])
             max_sentences = batch_sentences(len(group), self._workers, _SHORTLIST_BATCH if shortlist else _BATCH)
@@ -260,17 +259,17 @@ class CTranslate2Engine:
                 submitted += zip(rows, pending, strict=True)
         return {row: _read(pending.result()) for row, pending in submitted}
 
-    def _only_runaways(self, source: Sequence[int], found: Sequence[_Found], options: SearchOptions) -> bool:
+    def _only_runaways(self, source: Sequence[int], found: Sequence[_RawHypothesis], options: SearchOptions) -> bool:
         """Return True if a sentence is searched again whichever of its hypotheses is the best."""
         targets = ([self._target_ids[piece] for piece in pieces if piece != EOS] for pieces, *_ in found)
         return all(is_retried(source, target, options) for target in targets)
 
     def _hypotheses(
-        self, row: int, found: list[_Found], options: SearchOptions, ends: Mapping[tuple[int, tuple[str, ...]], float]
+        self, row: int, found: list[_RawHypothesis], options: SearchOptions, ends: _Ends
     ) -> list[Hypothesis]:
-        """Return the n best of a row; `ends` has the log-probability of EOS behind pieces that were stopped.
+        """Return the n best of a row; those that were stopped get the log-probability of EOS from `ends`.
 
-        Where it lacks one, none of the row has a score: they are NaN.
+        Where it lacks one, the scores of the whole row are NaN.
         """
         hypotheses: dict[tuple[int, ...], Hypothesis] = {}
         for pieces, score, attention in found:
@@ -283,16 +282,16 @@ class CTranslate2Engine:
             # A beam wider than the search space may return a hypothesis twice.
             hypothesis = Hypothesis.of(ids, log_prob, options.length_penalty)
             hypotheses.setdefault(tuple(ids), replace(hypothesis, attention=attention))
-        if any(math.isnan(each.score) for each in hypotheses.values()):
-            return [replace(each, score=math.nan) for each in hypotheses.values()][: options.n_best]
+        if any(math.isnan(h.score) for h in hypotheses.values()):
+            return [replace(h, score=math.nan) for h in hypotheses.values()][: options.n_best]
         return sorted(hypotheses.values(), key=lambda h: -h.score)[: options.n_best]
 
-    def _end_log_probs(self, stopped: Sequence[tuple[Sequence[int], list[str]]], no_repeat: int) -> Iterator[float]:
+    def _end_log_probs(self, stopped: Sequence[tuple[Sequence[int], Sequence[str]]], no_repeat: int) -> Iterator[float]:
         """Yield the log-probability of EOS behind each source's target pieces; no n-gram of `no_repeat` may repeat."""
         targets = [[self._target_ids[piece] for piece in pieces] for _, pieces in stopped]
-        costs = self.next_log_probs([source for source, _ in stopped], targets)
-        # In 64 bits: what is left beside a likely banned token is small.
-        for ids, log_probs in zip(targets, (each[-1].astype(np.float64) for each in costs), strict=True):
+        results = self.next_log_probs([source for source, _ in stopped], targets)
+        # In 64 bits, since little probability may remain beside a banned token.
+        for ids, log_probs in zip(targets, (rows[-1].astype(np.float64) for rows in results), strict=True):
             starts = range(len(ids) - no_repeat + 1) if no_repeat else ()
             current = ids[len(ids) - no_repeat + 1 :]
             banned = [ids[i + no_repeat - 1] for i in starts if ids[i : i + no_repeat - 1] == current]

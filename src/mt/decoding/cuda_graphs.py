@@ -40,10 +40,10 @@ class _Buffers(DecoderState):
 
     Attributes:
         tokens: (B, W), the newest of every hypothesis.
-        view: the first layer's keys of the search's state, which are a part of these buffers.
-        graph: of a step, and its logits; None before it is captured.
-        tables: the model's tables of positions, which the graph reads, and which may be replaced by longer ones.
-        has_run: a step has run, so that it can be captured.
+        view: the first layer's keys of the state that was loaded last; they are a part of these buffers.
+        graph: that of a step, and the logits that it writes; None before it is captured.
+        tables: the model's position tables that the graph reads, kept alive since the model may replace them.
+        has_run: a step has run without a graph, as it must before it is captured.
     """
 
     def __init__(self, state: DecoderState, size: tuple[int, int, int, int]) -> None:
@@ -87,7 +87,7 @@ class _Buffers(DecoderState):
             self.prompt.lengths[:batch] = state.prompt.lengths
         for cache, old in zip(self.caches, state.caches, strict=True):
             for buffer, filled in ((cache.keys, old.keys), (cache.values, old.values)):
-                buffer.zero_()  # a weight of zero times what another batch has left must not be NaN
+                buffer.zero_()  # a NaN that another batch has left would stay NaN times a weight of zero
                 if used:
                     buffer[:batch, :, :used] = filled[:, :, :used]
             old.keys, old.values = cache.keys[:batch], cache.values[:batch]
@@ -97,8 +97,8 @@ class _Buffers(DecoderState):
         """Write the inputs of a step: tokens (B, W), and the mask (B, 1, W, C) that `state.reserve` returned."""
         batch, end = len(tokens), state.used + tokens.shape[1]
         self.tokens[:batch] = tokens
-        self._mask[:batch] = -math.inf  # the rows of no sentence see everything, since of nothing softmax is NaN
-        self._mask[batch:] = 0.0
+        self._mask[:batch] = -math.inf
+        self._mask[batch:] = 0.0  # rows without a sentence attend to everything: a softmax over nothing is NaN
         self._mask[:batch, ..., :end] = 0.0 if mask is None else mask
         torch.arange(state.used, end, out=self._slots)
         self._position.fill_(state.position)
@@ -113,9 +113,9 @@ class _Buffers(DecoderState):
 
 
 class GraphedDecoder:
-    """The decoding interface of a model, whose steps are CUDA graphs from the second one of a size on.
+    """The decoding interface of a model, whose steps are CUDA graphs from the second step of a size on.
 
-    One search at a time: the buffers of a state are the next one's.
+    It serves one search at a time, since the next search reuses the buffers.
 
     Args:
         model: on a GPU.

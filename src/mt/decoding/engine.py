@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "ctranslate2", "torch", "torch-graphs")  # the last: steps are CUDA graphs
 DEVICES = ("auto", "cpu", "cuda", "mps")
 FLOAT_TYPES = ("float32", "float16", "bfloat16")
-_COSTS_BATCH, _MAX_COSTS = 16, 2**27  # sentences, and numbers in memory
+_MAX_SENTENCES, _MAX_LOG_PROBS = 16, 2**27  # of a batch of `next_log_probs`: the log-probabilities are in memory
 COMPUTE_TYPES = (*FLOAT_TYPES, "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16")
 
 
@@ -43,9 +43,9 @@ class SearchOptions:
     min_length: int = 0  # bounds on a translation's tokens, EOS not counted
     max_length: int = 256
     max_length_ratio: float = 3.0  # a second upper bound: this times the source's tokens, plus ten
-    no_repeat_ngram_size: int = 0  # no run of so many tokens occurs twice in a translation; 0: any may
+    no_repeat_ngram_size: int = 0  # no n-gram of this many tokens occurs twice in a translation; 0: no limit
     retry_loops: bool = False  # whether a runaway translation is searched again; see mt.decoding.runaway
-    keep_spans: bool = False  # whether text that is the same in all languages stays; see mt.data.terms
+    keep_spans: bool = False  # whether text that is the same in all languages is kept; see mt.data.terms
     scores: bool = True  # whether scores are needed; without them greedy search may skip the softmax and return NaN
     sampling: Sampling | None = None  # draw translations instead of searching for the likeliest
     attention: bool = False  # return hypotheses with their attention
@@ -84,8 +84,8 @@ class Hypothesis:
 
     Attributes:
         ids: its tokens, without EOS.
-        log_prob: natural log-probability, EOS included, of a model in which padding, the unknown token and SOS have
-            no probability, nor has EOS before the minimum length.
+        log_prob: natural log-probability, EOS included, with the model's probabilities normalised without padding,
+            the unknown token and SOS, and without EOS before the minimum length.
         score: log_prob / length^length_penalty, EOS counted, as in fairseq and CTranslate2; it ranks hypotheses.
         attention: weights (T, S) without special source tokens, if asked for; EOS may have a row, too.
     """
@@ -105,10 +105,10 @@ EMPTY_HYPOTHESIS = Hypothesis([], 0.0, 0.0)
 Sentences = Sequence[Sequence[int]]  # as token ids
 
 
-def costs_batch(vocab: int, targets: Sentences) -> int:
+def log_prob_batch(vocab: int, targets: Sentences) -> int:
     """Return how many sentences `next_log_probs` takes together: their log-probabilities are in memory at once."""
     longest = max(map(len, targets), default=0)
-    return max(1, min(_COSTS_BATCH, _MAX_COSTS // (vocab * (longest + 1))))
+    return max(1, min(_MAX_SENTENCES, _MAX_LOG_PROBS // (vocab * (longest + 1))))
 
 
 class Engine(Protocol):
@@ -119,11 +119,11 @@ class Engine(Protocol):
     ) -> list[list[Hypothesis]]:
         """Return the n best hypotheses of each sentence, best first.
 
-        The one translation of a sentence without tokens is `EMPTY_HYPOTHESIS`. Where there are prefixes, one for each
-        sentence and within its length bound, all its hypotheses begin with it, which costs nothing.
+        The one translation of a sentence without tokens is `EMPTY_HYPOTHESIS`. Prefixes are one for each sentence,
+        within its length bound; all its hypotheses begin with it, and it counts as certain in their log-probability.
 
-        With `retry_loops`, a sentence whose hypotheses are all runaways may have them without scores (NaN) and in any
-        order: it is searched again.
+        With `retry_loops`, hypotheses of a sentence that are all runaways may have no scores (NaN) and any order,
+        since the sentence is searched again.
         """
         ...
 

@@ -60,7 +60,7 @@ class Ensemble(nn.Module):
     def step(self, tokens: Tensor, state: EnsembleState) -> Tensor:
         """Return the logarithm of the mean probability (B * W, V) of the token after `tokens` (B, W)."""
         log_probs = [
-            model.step(tokens, own).float().log_softmax(dim=-1)
-            for model, own in zip(self._models, state.states, strict=True)
+            model.step(tokens, model_state).float().log_softmax(dim=-1)
+            for model, model_state in zip(self._models, state.states, strict=True)
         ]
         return torch.stack(log_probs).logsumexp(dim=0) - math.log(len(log_probs))

@@ -20,7 +20,7 @@ _BOUNDARIES: list[Callable[[str], list[int]]] = [
 
 
 def parts_of(line: str, tokenizer: "TextTokenizer", limit: int) -> list[str]:
-    """Return a line in parts of at most `limit` tokens, as the tokenizer normalises them; none of an empty line."""
+    """Return a line, normalised, in parts of at most `limit` tokens; an empty line has none."""
     text = normalized(line)
     if not text:
         return []
@@ -36,17 +36,16 @@ def split_long(text: str, count_tokens: Callable[[str], int], limit: int, level:
     """
     if count_tokens(text) <= limit or len(text) == 1:
         return [text]
-    if level == len(_BOUNDARIES):
+    if level < len(_BOUNDARIES):
+        pieces = list(_pack(text, _BOUNDARIES[level](text), count_tokens, limit))
+    else:
         middle = len(text) // 2
-        return [
-            part for half in (text[:middle], text[middle:]) for part in split_long(half, count_tokens, limit, level)
-        ]
-    packed = _pack(text, _BOUNDARIES[level](text), count_tokens, limit)
-    return [part for piece in packed for part in split_long(piece, count_tokens, limit, level + 1)]
+        pieces = [text[:middle], text[middle:]]
+    return [part for piece in pieces for part in split_long(piece, count_tokens, limit, level + 1)]
 
 
 def _pack(text: str, ends: list[int], count_tokens: Callable[[str], int], limit: int) -> Iterator[str]:
-    """Yield runs of neighbouring pieces that fit together; a piece that is too long stays alone."""
+    """Yield the pieces between `ends`, joined as long as they fit; a piece that is too long stays alone."""
     packed, used = "", 0
     for start, end in pairwise([0, *ends, len(text)]):
         piece = text[start:end]

@@ -1,7 +1,7 @@
 """Prefixes that translations begin with, which may end inside a word.
 
-A word that has only begun is seldom spelt with the pieces of the whole word: `lie` is another piece than `liebe`. So
-the pieces of the last word are rolled back, and of all pieces that spell its rest, the likeliest are taken.
+The beginning of a word is seldom spelt with the first pieces of the whole word: `lie` and `liebe` are different pieces.
+So the last word's pieces may be rolled back and replaced by one longer piece: the likeliest spelling is taken.
 """
 
 import bisect
@@ -26,10 +26,10 @@ class Prefix(NamedTuple):
     """The beginning of a translation.
 
     Attributes:
-        text: that it begins with.
+        text: the user's text, normalised.
         ids: its tokens.
-        n_complete: how many of them spell complete words.
-        forced: the tokens with which the translation begins; the last may be longer than the prefix.
+        n_complete: how many of them are not rolled back, as they spell complete words.
+        forced: the likeliest tokens, with which search begins; the last may be longer than the prefix.
     """
 
     text: str = ""
@@ -42,8 +42,8 @@ class PrefixSpeller:
     """Spells prefixes with the pieces of a tokenizer.
 
     Attributes:
-        pieces: with their ids, without special tokens, bytes and tags.
-        space: the id of the space alone; None where it is no piece.
+        pieces: pairs of piece and id, without special tokens, bytes and tags.
+        space: the id of the piece that is a single space; None if there is none.
     """
 
     def __init__(self, tokenizer: "TextTokenizer") -> None:
@@ -64,13 +64,13 @@ class PrefixSpeller:
         if UNK_ID in ids:
             unknown = next((c for c in text if UNK_ID in tokenizer.encode(c)), text)
             raise InputError(f"the model's vocabulary has no {unknown!r}, so no translation begins with it")
-        begun = normalized(text)
-        if begun and text[-1].isspace() and self.space is not None:
-            return Prefix(f"{begun} ", [*ids, self.space], len(ids))
-        starts = [place for place, piece in enumerate(tokenizer.tokens(ids)) if piece.startswith(SPACE)]
-        return Prefix(begun, ids, max(len(ids) - _MAX_ROLLBACK, *starts[-1:], 0))
+        prefix = normalized(text)
+        if prefix and text[-1].isspace() and self.space is not None:
+            return Prefix(f"{prefix} ", [*ids, self.space], len(ids))
+        word_starts = [i for i, piece in enumerate(tokenizer.tokens(ids)) if piece.startswith(SPACE)]
+        return Prefix(prefix, ids, max(len(ids) - _MAX_ROLLBACK, *word_starts[-1:], 0))
 
-    def begin(
+    def encode_all(
         self,
         split: Sequence[Sequence[str]],
         sources: Iterable[Sequence[int]],
@@ -78,12 +78,12 @@ class PrefixSpeller:
         numbers: Sequence[int],
         longest: Callable[[Sequence[int]], int],
     ) -> Iterator[Prefix]:
-        """Yield the encoded prefix of each part of some lines; a text without letters is none.
+        """Yield the encoded prefix of each part of some lines; a blank one is no prefix.
 
         Args:
-            split: the parts of each line, whose tokens are the `sources`.
-            prefixes, numbers: of each line.
-            longest: the bound of a translation's tokens for its source.
+            split: the parts of each line; `sources` are the tokens of all parts.
+            prefixes, numbers: the text and the number of each line.
+            longest: returns the maximum number of a translation's tokens, given its source.
 
         Raises:
             InputError: a prefix cannot be spelt, is longer than the bound, or belongs to a line of several parts.
@@ -99,35 +99,36 @@ class PrefixSpeller:
                     raise InputError(message, "shorten the prefix")
                 yield prefix
 
-    def likeliest(self, prefix: Prefix, costs: "NDArray[np.float32]") -> Prefix:
+    def likeliest(self, prefix: Prefix, log_probs: "NDArray[np.float32]") -> Prefix:
         """Return an encoded prefix with the likeliest tokens whose text begins with it.
 
-        The costs are log-probabilities (T, V) of the next token behind 0 to T - 1 of its T tokens.
+        The log-probabilities (T, V) are those of the next token behind 0 to T - 1 of its T tokens.
         """
         ids, pieces = prefix.ids, self._tokenizer.tokens(prefix.ids)
         total, best, chosen = 0.0, float("-inf"), ids
         for place in range(prefix.n_complete, len(ids)):
             rest = "".join(pieces[place:])
-            for _, token in self._candidates(rest):
-                if total + costs[place, token] > best:
-                    best, chosen = total + float(costs[place, token]), [*ids[:place], token]
-            total += float(costs[place, ids[place]])
+            for _, token in self._pieces_beginning(rest):
+                if total + log_probs[place, token] > best:
+                    best, chosen = total + float(log_probs[place, token]), [*ids[:place], token]
+            total += float(log_probs[place, ids[place]])
         return prefix._replace(forced=ids if total > best else chosen)
 
     @functools.cached_property
     def _sorted_pieces(self) -> list[tuple[str, int]]:
         return sorted(self.pieces)
 
-    def _candidates(self, text: str) -> list[tuple[str, int]]:
+    def _pieces_beginning(self, text: str) -> list[tuple[str, int]]:
         """Return the pieces that begin with a text."""
         pieces = self._sorted_pieces
         start = bisect.bisect_left(pieces, (text,))
         return pieces[start : bisect.bisect_left(pieces, True, start, key=lambda piece: not piece[0].startswith(text))]
 
     def decode(self, prefix: Prefix, ids: Sequence[int]) -> str:
-        """Return the text of a translation, with the prefix as it was given.
+        """Return the text of a translation, with the prefix as the user wrote it.
 
-        A given tokenizer may normalise the prefix, and stray bytes behind a character in bytes garble it.
+        Decoded tokens may not begin with it: a user's tokenizer may normalise text, and stray bytes behind a character
+        that is spelt in bytes garble it.
         """
         decoded, spelt = self._tokenizer.decode_batch([ids, prefix.ids])
         rest = decoded[len(spelt) :] if decoded.startswith(spelt) else self._tokenizer.decode(ids[len(prefix.forced) :])
@@ -135,7 +136,7 @@ class PrefixSpeller:
 
 
 def without_broken_bytes(text: str) -> str:
-    """Return decoded text without bytes that are no character."""
+    """Return decoded text without the replacement characters that stand for invalid bytes."""
     return text.replace(" \ufffd", "").replace("\ufffd", "")
 
 

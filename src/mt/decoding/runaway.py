@@ -1,6 +1,6 @@
 """Runaway translations: far longer than their source, or the same words over and over; they are searched again.
 
-A model that gets an input unlike its training text, such as a single rare word, may find no end.
+Given input unlike its training text, such as a single rare word, a model may never choose EOS.
 """
 
 import math
@@ -18,7 +18,7 @@ _RETRY_NGRAM = 2  # tokens that may not occur twice in the second search
 def is_runaway(source: Sequence[int], target: Sequence[int]) -> bool:
     """Return True for a translation much longer than its source, or with a phrase at least four times in a row.
 
-    What repeats as often in the source, such as a row of dots, may do so in the translation, too.
+    Repetition is allowed where the source repeats as often, as in a row of dots.
     """
     if len(target) > 2 * len(source) + 10:
         return True
@@ -48,8 +48,8 @@ def search_without_loops(
 ) -> list[list[Hypothesis]]:
     """Translate sentences; where the best hypothesis is a runaway one, search again without repeated bigrams.
 
-    Only with the option `retry_loops`. The second hypotheses count if the best of them is no runaway, or shorter.
-    Samples stay as they are drawn.
+    Only with the option `retry_loops`, but not for samples, nor where `no_repeat_ngram_size` is set already. The second
+    search counts if its best hypothesis is no runaway, or is shorter.
     """
     exact = replace(options, retry_loops=False)
     if not options.retry_loops or options.sampling is not None or options.no_repeat_ngram_size:
@@ -59,17 +59,18 @@ def search_without_loops(
         chosen = [sentences[row] for row in rows], changed, [prefixes[row] for row in rows if prefixes]
         return dict(zip(rows, engine.translate(*chosen) if rows else [], strict=True))
 
-    found = engine.translate(sentences, options, prefixes)
+    first = engine.translate(sentences, options, prefixes)
     rows = [
         row
-        for row, (source, [best, *_]) in enumerate(zip(sentences, found, strict=True))
+        for row, (source, [best, *_]) in enumerate(zip(sentences, first, strict=True))
         if is_retried(source, best.ids, options)
     ]
     second = search(rows, replace(exact, no_repeat_ngram_size=_RETRY_NGRAM))
-    doubtful = [row for row in rows if is_runaway(sentences[row], second[row][0].ids)]
-    first = search([row for row in doubtful if options.has_scores and math.isnan(found[row][0].score)], exact)
-    for row in doubtful:
-        best = first.get(row, found[row])
-        if len(second[row][0].ids) >= len(best[0].ids):
-            second[row] = best
-    return [second.get(row, best) for row, best in enumerate(found)]
+    runaways = [row for row in rows if is_runaway(sentences[row], second[row][0].ids)]
+    # With `retry_loops`, an engine may leave out the scores of runaways.
+    rescored = search([row for row in runaways if options.has_scores and math.isnan(first[row][0].score)], exact)
+    for row in runaways:
+        n_best = rescored.get(row, first[row])
+        if len(second[row][0].ids) >= len(n_best[0].ids):
+            second[row] = n_best
+    return [second.get(row, n_best) for row, n_best in enumerate(first)]

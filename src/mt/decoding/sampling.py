@@ -42,7 +42,7 @@ def draw_tokens(log_probs: Tensor, sampling: Sampling, uniform: Tensor) -> Tenso
         probs, tokens = probs.topk(min(sampling.top_k or probs.shape[-1], probs.shape[-1]), dim=-1)
     total = probs.cumsum(dim=-1)
     if sampling.top_p < 1:
-        # The last token to stay is the first with which the sum reaches top_p of what top_k left.
+        # The last token kept is the first with which the sum reaches top_p of the probability that top_k left.
         before = total - probs
         probs = probs.masked_fill(before >= sampling.top_p * total[:, -1:], 0.0)
         total = probs.cumsum(dim=-1)

@@ -1,4 +1,4 @@
-"""Forced decoding: log-probabilities that a model assigns to translations of others."""
+"""Forced decoding: log-probabilities that a model assigns to given translations."""
 
 import math
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class PairScorer:
-    """Scores pairs of lines with one model, whose sentences have language tags."""
+    """Scores pairs of lines with one model; `tags` are those of its direction."""
 
     model: TranslationModel
     tokenizers: TokenizerPair
@@ -38,7 +38,7 @@ class PairScorer:
     settings: TranslationSettings
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Scored | None]:
-        """Score pairs.
+        """Score pairs of a source and a translation.
 
         None where the source is empty, the target has unknown tokens, or a side is longer than the model's limit.
         """
@@ -65,8 +65,8 @@ class PairScorer:
 
         results: list[Scored | None] = [None] * len(pairs)
         with TORCH_THREADS, thread_pool(min(torch.get_num_threads() if on_cpu else 1, len(batches))) as pool:
-            for batch, found in zip(batches, (pool.map if pool else map)(log_probs, batches), strict=True):
-                for i, log_prob in zip(batch, found, strict=True):
+            for batch, scores in zip(batches, (pool.map if pool else map)(log_probs, batches), strict=True):
+                for i, log_prob in zip(batch, scores, strict=True):
                     if math.isfinite(log_prob):  # the unknown token has no probability
                         results[i] = Scored(log_prob, len(targets[i]) + 1)
         return results
@@ -78,7 +78,7 @@ def forced_score(
 ) -> list[float]:
     """Return the log-probability, EOS included, of one translation (without EOS) per sentence of a batch (B, S).
 
-    The first `n_free` tokens cost nothing.
+    The first `n_free` tokens, which are tags, are not counted.
     """
     rows = [[SOS_ID, *tokens] for tokens in ids] + [[*tokens, EOS_ID] for tokens in ids]
     tgt_in, tgt_out = padded(rows, src_tokens.device).chunk(2)  # one copy to a GPU

@@ -66,7 +66,7 @@ def sample(
 ) -> list[Hypothesis]:
     """Draw one translation of each sentence of a padded batch (B, S), which begins with the sentence's prefix, if any.
 
-    The random numbers depend on `sentences`, the batch without specials and padding, and on each draw's number.
+    Random numbers depend on `sentences`, the batch without specials and padding, and on each draw's number (`numbers`).
     """
     assert options.sampling is not None
     longest = max(_length_bounds(model, src_tokens, options)) + 1
@@ -122,8 +122,8 @@ class _Rows:
     def next_log_probs(self, logits: Tensor, tokens: Tensor, options: SearchOptions) -> Tensor:
         """Return log-probabilities (B, W, V) from logits (B * W, V), minus infinity where a rule forbids a token.
 
-        The logits are those of the token behind the hypotheses' `tokens` (B, W, T), without SOS. Forced ones cost
-        nothing.
+        The logits are those of the token behind the hypotheses' `tokens` (B, W, T), without SOS. A forced token has
+        log-probability 0.
         """
         length = tokens.shape[2]
         if 0 < options.no_repeat_ngram_size <= length:
@@ -147,8 +147,8 @@ class _Rows:
         if 4 * active > 3 * len(self.done):
             return active, None
         rows = torch.nonzero_static(~self.done, size=active)[:, 0]  # of a known size, so nothing waits for a GPU
-        of_rows = self.sentences, self.done, self.bounds, self.forced, self.n_forced
-        self.sentences, self.done, self.bounds, self.forced, self.n_forced = (x[rows] for x in of_rows)
+        tensors = self.sentences, self.done, self.bounds, self.forced, self.n_forced
+        self.sentences, self.done, self.bounds, self.forced, self.n_forced = (x[rows] for x in tensors)
         return active, rows
 
 
@@ -178,7 +178,7 @@ def greedy_search(
         else:
             tokens = draw_tokens(log_probs, options.sampling, uniform[rows.sentences, length])
             best = log_probs.gather(1, tokens[:, None])[:, 0]
-        # With NaN, EOS may never be chosen, not even at the bound.
+        # Where logits are NaN, EOS may never be chosen, not even at the bound.
         ended = (tokens == EOS_ID) | (rows.bounds <= length) | ~best.isfinite()
         tokens = tokens.masked_fill(rows.done | ended, EOS_ID)
         ids[rows.sentences, length] = tokens
@@ -200,13 +200,13 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Keep the beam_size likeliest prefixes of each sentence until as many hypotheses have ended.
 
-    So do fairseq and CTranslate2. A sentence is done earlier where no live prefix can change its n best.
+    fairseq and CTranslate2 do the same. A sentence is done earlier where no live prefix can change its n best.
     """
     limits = _length_bounds(model, src_tokens, options)
     rows = _Rows(limits, prefixes, src_tokens.device)
     finished = Finished(len(limits), options, src_tokens.device)
     beam = Beam(len(limits), src_tokens.device)
-    left: list[tuple[Tensor, Finished]] = []  # read at the end, since reading waits for a GPU
+    removed: list[tuple[Tensor, Finished]] = []  # read at the end, since reading waits for a GPU
     state: Any = model.start(src_tokens)
     active = len(limits)
     while active:
@@ -224,13 +224,13 @@ def beam_search(
         active, kept = rows.drop_done()
         if kept is not None:
             leaving = torch.nonzero_static(done, size=len(done) - active)[:, 0]
-            left.append((sentences[leaving], finished.rows(leaving)))
-            finished = finished.rows(kept)
-        # 4. The others are the next live hypotheses; the caches follow the ones they continue.
+            removed.append((sentences[leaving], finished.select(leaving)))
+            finished = finished.select(kept)
+        # 4. The others become the live hypotheses; each takes the cache of the one that it continues.
         state.select(kept, beam.advance(kept))
     results: list[list[Hypothesis]] = [[] for _ in limits]
-    for sentences, best in left:
-        for sentence, n_best in zip(sentences.tolist(), best.n_best(options), strict=True):
+    for sentences, ended in removed:
+        for sentence, n_best in zip(sentences.tolist(), ended.n_best(options), strict=True):
             results[sentence] = n_best
     return results
 

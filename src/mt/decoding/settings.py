@@ -30,7 +30,7 @@ class TranslationSettings:
     source_format: str = SOURCE_FORMATS[0]
     target_tag: str = "source"
     guided: bool = False  # one attention head has learned word alignment
-    pairs: str = ""  # trained ones of several source languages, as in `en>de,de>en`; empty: all
+    pairs: str = ""  # trained pairs of several source languages, as `en>de,de>en`; empty: all
 
     @property
     def sentence_format(self) -> SentenceFormat:
@@ -75,7 +75,7 @@ class TranslationSettings:
             max_positions=_max_positions(config),
             batch_tokens=decoding.batch_tokens,
             compute_type=decoding.compute_type,
-            shortlist=decoding.shortlist > 0 and config.model.target_tag != "target",  # not behind a forced tag
+            shortlist=decoding.shortlist > 0 and config.model.target_tag != "target",  # unusable behind a forced tag
             search=search,
             source_lang=",".join(config.data.source_lang),
             source_format=config.model.source_format,
@@ -126,7 +126,7 @@ def _max_positions(config: "Config") -> int:
     return max(longest_source, longest_translation + 1, decoding.min_length + 1)
 
 
-# As in the configuration, which such a file may come without.
+# Those of the configuration schema, which cannot be imported here since it needs pydantic.
 _BOUNDS = {
     "beam_size": (1, 1000),
     "n_best": (1, 1),

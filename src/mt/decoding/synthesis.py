@@ -34,9 +34,9 @@ def synthesize(
     block_size: int = BLOCK_SIZE,
     references: Path | None = None,
 ) -> int:
-    """Translate a file to a file of as many lines, and return their number.
+    """Translate a file line by line into another, and return the number of lines.
 
-    An empty line stays empty, an existing output is replaced.
+    An empty line stays empty; an existing output is replaced.
 
     Args:
         model_key: identifies the model and engine; with another key, an unfinished output is restarted.
@@ -46,8 +46,8 @@ def synthesize(
             (Kim and Rush 2016, arXiv:1606.07947, section 3.3).
 
     Raises:
-        InputError: the source or the references are the output, not a file or not UTF-8 text, differ in length or
-            change meanwhile; the source is empty; or another process is writing the output.
+        InputError: the source or the references are the output, not a file or not UTF-8 text, differ in length, or
+            change while they are read; the source is empty; or another process is writing the output.
     """
     n_lines = _count_lines(source)
     if n_lines == 0:

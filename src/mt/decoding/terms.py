@@ -1,4 +1,4 @@
-"""Translations that have given terms, by search that is forced to write them.
+"""Search for translations that contain given terms, which it is forced to write.
 
 A sentence whose hypotheses lack a term is searched again: the term is forced where the best hypothesis has the word
 that is aligned to it by attention, or else at the places where it costs least, and search continues freely behind it.
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from mt.data.terms import Term
     from mt.data.tokenizer_kinds import TextTokenizer
 
-_PLACES = 3  # that are tried for a term
-_MAX_SPANS = 8  # different pieces of `SPANS` that are forced; if more are lost, none is
-_ALIGNED = 0.3  # share of the attention to a term that makes a word its translation
+_PLACES = 3  # tried for each term
+_MAX_SPANS = 8  # different lost spans of kept text (mt.data.terms) that are forced; if more are lost, none is
+_ALIGNED = 0.3  # least share of a word's attention that lies on a term whose translation it is
 _IMPOSSIBLE = -1e9
-_MARK = "、"  # behind which no piece begins with a space
+_MARK = "、"  # behind it no piece begins with a space
 _UNIVERSAL = re.compile("[\\s!-@[-`{-~]*")  # ASCII without letters
-_CONTINUES = re.compile(f"[{IN_WORD}]")  # a piece that continues a word
+_CONTINUES = re.compile(f"[{IN_WORD}]")  # begins a piece that continues a word
 
 
 @functools.lru_cache(maxsize=8)
 def _piece_tables(tokenizer: "TextTokenizer", is_spaced: bool) -> "tuple[np.ndarray, np.ndarray]":
-    """Return which pieces begin a word, and which follow the end of one."""
+    """Return masks (V,) of the pieces that begin a word, and of those that may follow a complete word."""
     begins = np.zeros(tokenizer.vocab_size, bool)
     begins[[i for piece, i in speller_of(tokenizer).pieces if not (is_spaced and _CONTINUES.match(piece))]] = True
     ends = begins.copy()
@@ -46,7 +46,7 @@ def _piece_tables(tokenizer: "TextTokenizer", is_spaced: bool) -> "tuple[np.ndar
 
 
 class Sentence(NamedTuple):
-    """A source sentence as tokens, the beginning of its translation, its terms, and its text, where they are."""
+    """A source sentence: its tokens, the beginning of its translation, its terms, and its text, which has the terms."""
 
     source: Sequence[int]
     prefix: Prefix
@@ -57,12 +57,12 @@ class Sentence(NamedTuple):
 Aligned = Callable[[Sentence, Hypothesis], Sequence[Unit]]  # words of a translation, with shares of source words
 
 
-class _Job(NamedTuple):
-    """The beginning of a translation up to a term, the token behind it, and their log-probability, without a prefix."""
+class _Placement(NamedTuple):
+    """A way to place a term: the translation's tokens up to the end of the term, and the token behind it."""
 
     ids: list[int]
-    following: int
-    log_prob: float
+    next_token: int
+    log_prob: float  # of all these tokens, less that of the sentence's prefix
 
 
 @dataclass(eq=False)
@@ -70,23 +70,24 @@ class _Unfinished:
     """A sentence whose hypotheses lack terms.
 
     Attributes:
-        best: its translation so far, of which the first `fixed` tokens stay.
-        longest: the bound of its tokens.
-        given: the log-probability of the sentence's prefix, which that of a completion is without.
-        jobs: the ways to place its next term.
+        best: its translation so far.
+        n_fixed: how many of its first tokens stay.
+        longest: the maximum number of its tokens.
+        prefix_log_prob: the log-probability of the sentence's prefix, which is not part of a hypothesis's.
+        placements: the ways to place its next term.
     """
 
     sentence: Sentence
     best: Hypothesis
-    fixed: int
+    n_fixed: int
     longest: int
-    given: float = 0.0
-    jobs: list[_Job] = field(default_factory=list)
+    prefix_log_prob: float = 0.0
+    placements: list[_Placement] = field(default_factory=list)
 
 
-def _log_prob(costs: "np.ndarray", ids: Sequence[int]) -> float:
-    """Return the log-probability of tokens, given that of each token (T, V) behind those before it."""
-    return float(costs[range(len(ids)), ids].sum())
+def _log_prob(log_probs: "np.ndarray", ids: Sequence[int]) -> float:
+    """Return the log-probability of tokens, given those of every token (T, V) behind the tokens before it."""
+    return float(log_probs[range(len(ids)), ids].sum())
 
 
 @dataclass
@@ -95,14 +96,14 @@ class TermSearch:
 
     Args:
         search: returns hypotheses of sentences, which begin with their prefixes.
-        costs: yields log-probabilities as `Engine.next_log_probs` does.
+        next_log_probs: yields log-probabilities as `Engine.next_log_probs` does.
         tokenizer: of the target language.
         is_spaced: whether the target language writes spaces between words.
         aligned: aligns the words of a translation to the source.
     """
 
     search: Callable[[Sequence[Sentence], SearchOptions], list[list[Hypothesis]]]
-    costs: Callable[[Sentences, Sentences], "Iterator[np.ndarray]"]
+    next_log_probs: Callable[[Sentences, Sentences], "Iterator[np.ndarray]"]
     tokenizer: "TextTokenizer"
     is_spaced: bool
     aligned: Aligned
@@ -122,16 +123,16 @@ class TermSearch:
         options: SearchOptions,
         longest: Callable[[Sequence[int], SearchOptions], int],
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence that have its terms, or else one that was made to have them.
+        """Return the hypotheses of each sentence that have all its terms; if none has, one that is forced to.
 
-        A sentence of kept text alone is copied. Many spans that are lost, as in the row of a table, are not forced:
-        that takes a search for each, which seldom finds its place.
+        A sentence that is nothing but kept text is copied. Where many spans are lost, as in the row of a table, they
+        are not forced: each takes a search of its own, which seldom finds the right place.
 
         Args:
             sentences: with terms.
             found: their hypotheses, best first.
             options: of the search.
-            longest: returns the bound of a translation's tokens.
+            longest: returns the maximum number of a translation's tokens.
         """
         results, unfinished = [], dict[int, _Unfinished]()
         for row, (sentence, hypotheses) in enumerate(zip(sentences, found, strict=True)):
@@ -147,19 +148,19 @@ class TermSearch:
         return [hypotheses or [unfinished[row].best] for row, hypotheses in enumerate(results)]
 
     def _place_terms(self, unfinished: Sequence[_Unfinished], options: SearchOptions) -> None:
-        """Force the terms of sentences into their best hypotheses, one after the other."""
-        begun = [(each, each.sentence.prefix.forced) for each in unfinished if each.sentence.prefix.forced]
-        costs = self.costs([each.sentence.source for each, _ in begun], [ids for _, ids in begun])
-        for (each, ids), own in zip(begun, costs, strict=True):
-            each.given = _log_prob(own, ids)
+        """Force the terms of sentences into their best hypotheses, one term after the other."""
+        prefixed = [(each, each.sentence.prefix.forced) for each in unfinished if each.sentence.prefix.forced]
+        results = self.next_log_probs([each.sentence.source for each, _ in prefixed], [ids for _, ids in prefixed])
+        for (each, ids), log_probs in zip(prefixed, results, strict=True):
+            each.prefix_log_prob = _log_prob(log_probs, ids)
         for _ in range(max((len({term.forms for term in each.sentence.terms}) for each in unfinished), default=0)):
             unfinished = [each for each in unfinished if self.missing(each.sentence, each.best.ids)]
-            self._find_jobs(unfinished)
-            unfinished = [each for each in unfinished if each.jobs]
+            self._find_placements(unfinished)
+            unfinished = [each for each in unfinished if each.placements]
             self._continue(unfinished, options)
 
     def _copies(self, sentence: Sentence, longest: int, options: SearchOptions) -> list[Hypothesis]:
-        """Return the sentence as its only translation if it is kept text, digits and punctuation; else none."""
+        """Return the sentence as its only translation if it is kept text, digits and punctuation; else nothing."""
         ids, rest = self.tokenizer.encode(sentence.text), sentence.text
         for term in reversed(sentence.terms):
             rest = rest[: term.start] + rest[term.end :]
@@ -167,11 +168,11 @@ class TermSearch:
         fits = sentence.prefix == Prefix() and len(ids) <= longest
         if not (is_kept and fits) or self.missing(sentence, ids):
             return []
-        [own] = self.costs([sentence.source], [ids])
-        return [Hypothesis.of(ids, _log_prob(own, [*ids, EOS_ID]), options.length_penalty)]
+        [log_probs] = self.next_log_probs([sentence.source], [ids])
+        return [Hypothesis.of(ids, _log_prob(log_probs, [*ids, EOS_ID]), options.length_penalty)]
 
     def _forced(self, sentence: Sentence, hypothesis: Hypothesis) -> Sentence:
-        """Return a sentence with the terms that are forced: all that the user requests, others unless many are lost."""
+        """Return a sentence with the terms to force: those that the user requests, and all unless many are lost."""
         lost = {term.forms for term in self.missing(sentence, hypothesis.ids) if not term.is_requested}
         requested = [term for term in sentence.terms if term.is_requested]
         return sentence if len(lost) <= _MAX_SPANS else sentence._replace(terms=requested)
@@ -180,49 +181,51 @@ class TermSearch:
         """Return the terms that the vocabulary can spell."""
         return [term for term in terms if term.is_in(self.tokenizer.decode(self.tokenizer.encode(term.forms[0])))]
 
-    def _find_jobs(self, unfinished: Sequence[_Unfinished]) -> None:
-        """Find how the next term of each sentence could stand in its best hypothesis."""
-        costs = self.costs([each.sentence.source for each in unfinished], [each.best.ids for each in unfinished])
-        begun = [(each, ids) for each, own in zip(unfinished, costs, strict=True) for ids in self._places(each, own)]
+    def _find_placements(self, unfinished: Sequence[_Unfinished]) -> None:
+        """Find the ways to place the next term of each sentence in its best hypothesis."""
+        sources = [each.sentence.source for each in unfinished]
+        results = self.next_log_probs(sources, [each.best.ids for each in unfinished])
+        starts = [(each, ids) for each, p in zip(unfinished, results, strict=True) for ids in self._starts(each, p)]
         for each in unfinished:
-            each.jobs = []
-        costs = self.costs([each.sentence.source for each, _ in begun], [ids for _, ids in begun])
-        for (each, ids), own in zip(begun, costs, strict=True):
-            following = int(np.where(self._ends_word, own[-1], _IMPOSSIBLE).argmax())
-            each.jobs.append(_Job(ids, following, _log_prob(own, [*ids, following]) - each.given))
+            each.placements = []
+        results = self.next_log_probs([each.sentence.source for each, _ in starts], [ids for _, ids in starts])
+        for (each, ids), log_probs in zip(starts, results, strict=True):
+            next_token = int(np.where(self._ends_word, log_probs[-1], _IMPOSSIBLE).argmax())
+            log_prob = _log_prob(log_probs, [*ids, next_token]) - each.prefix_log_prob
+            each.placements.append(_Placement(ids, next_token, log_prob))
 
-    def _places(self, unfinished: _Unfinished, costs: "np.ndarray") -> list[list[int]]:
-        """Return beginnings of a translation that end with its next term and have room for the token behind it.
+    def _starts(self, unfinished: _Unfinished, log_probs: "np.ndarray") -> list[list[int]]:
+        """Return starts of a translation that end with its next term and leave room for the token behind it.
 
-        Its fixed tokens stay, and the text of the prefix, whose last word a term may complete.
+        Its fixed tokens stay, and the text of the prefix, whose last word a term may complete. The log-probabilities
+        (T + 1, V) are those of the next token behind 0 to T tokens of its best hypothesis.
         """
-        sentence, fixed, room = unfinished.sentence, unfinished.fixed, unfinished.longest - 2
+        sentence, n_fixed, room = unfinished.sentence, unfinished.n_fixed, unfinished.longest - 2
         ids, units = unfinished.best.ids, self.aligned(sentence, unfinished.best)
-        own = costs[range(len(ids) + 1), [*ids, EOS_ID]]
         ends = {0, len(ids)}
         space = speller_of(self.tokenizer).space
         begins = [self._begins_word[token] and before != space for before, token in pairwise([0, *ids])]
-        places = [place for place in range(fixed, len(ids) + 1) if place in ends or begins[place]]
-        starts = {place for place in places if self._ends_sentence(ids[:place])}
+        places = [place for place in range(n_fixed, len(ids) + 1) if place in ends or begins[place]]
+        sentence_starts = {place for place in places if self._ends_sentence(ids[:place])}
         prefix, choices, spelling = sentence.prefix, [], functools.cache(self._spelt)
-        begun = self._pieces(prefix.ids)
+        prefix_text, next_ids = self._pieces(prefix.ids), [*ids, EOS_ID]
         for term in self.missing(sentence, ids):
-            spelt = {place: spelling(term.form(place in starts), place == 0) for place in places}
+            spelt = {place: spelling(term.form(place in sentence_starts), place == 0) for place in places}
             fitting = [p for p in places if p + len(spelt[p]) <= room]
-            fitting = [p for p in fitting if self._pieces([*ids[:p], *spelt[p]]).startswith(begun)]
-            loss = {p: float(own[p] - costs[p, spelt[p][0]]) for p in fitting}
-            # Text that stays as it is often has no word in its place.
-            instead = self._place_of(term, units, places, ids) if term.sentence_case else -1
-            chosen = [instead] if instead in loss else sorted(loss, key=loss.__getitem__)[:_PLACES]
-            if fixed == prefix.n_complete < len(prefix.ids) and fixed in loss and not prefix.text.endswith(" "):
-                chosen = list({*chosen, fixed})  # it completes the prefix's last word
+            fitting = [p for p in fitting if self._pieces([*ids[:p], *spelt[p]]).startswith(prefix_text)]
+            loss = {p: float(log_probs[p, next_ids[p]] - log_probs[p, spelt[p][0]]) for p in fitting}
+            # Kept text often has no word in its place, so it is not placed by alignment.
+            aligned_place = self._place_of(term, units, places, ids) if term.sentence_case else -1
+            chosen = [aligned_place] if aligned_place in loss else sorted(loss, key=loss.__getitem__)[:_PLACES]
+            if n_fixed == prefix.n_complete < len(prefix.ids) and n_fixed in loss and not prefix.text.endswith(" "):
+                chosen = list({*chosen, n_fixed})  # it completes the prefix's last word
             if chosen:
-                choices.append((instead not in loss, min(chosen), [(place, spelt[place]) for place in chosen]))
+                choices.append((aligned_place not in loss, min(chosen), [(place, spelt[place]) for place in chosen]))
         *_, next_term = min(choices, default=(False, 0, []))  # those aligned to a word, left to right, then the others
         return [[*ids[:place], *spelt] for place, spelt in next_term]
 
     def _ends_sentence(self, ids: Sequence[int]) -> bool:
-        """Return True if what follows begins a sentence, as at the beginning of the translation."""
+        """Return True if the next word begins a sentence, as at the beginning of the translation."""
         end = re.search(r"\Z", f"{self.tokenizer.decode(ids)} ")
         return end is not None and starts_sentence(end)
 
@@ -230,14 +233,14 @@ class TermSearch:
         return "".join(self.tokenizer.tokens(ids))
 
     def _spelt(self, form: str, begins: bool) -> list[int]:
-        """Return a term as tokens: with a space before it only in a language with spaces, or at the beginning."""
+        """Return a term as tokens, after a space if the language has spaces or the term `begins` the translation."""
         if self.is_spaced or begins:
             return self.tokenizer.encode(form)
         mark, behind = self.tokenizer.encode(_MARK), self.tokenizer.encode(_MARK + form)
         return behind[len(mark) :] if behind[: len(mark)] == mark else self.tokenizer.encode(form)
 
     def _place_of(self, term: "Term", units: Sequence[Unit], places: Sequence[int], ids: Sequence[int]) -> int:
-        """Return the place before the word of a translation that is aligned most to a term; -1 if none is."""
+        """Return the place before the word of a translation that attends to a term most; -1 if none does enough."""
         shares = {
             unit.start: sum(share for word, share in unit.shares if term.start <= word < term.end) for unit in units
         }
@@ -247,20 +250,21 @@ class TermSearch:
         return max((place for place in places if len(self.tokenizer.decode(ids[:place])) <= start), default=-1)
 
     def _continue(self, unfinished: Sequence[_Unfinished], options: SearchOptions) -> None:
-        """Search on from every job, and take the translation with the most terms."""
-        going = [
-            each.sentence._replace(prefix=Prefix(forced=[*job.ids, job.following]))
+        """Continue the search from every placement, and keep the translation with the most terms."""
+        continued = [
+            each.sentence._replace(prefix=Prefix(forced=[*placement.ids, placement.next_token]))
             for each in unfinished
-            for job in each.jobs
-            if job.following != EOS_ID
+            for placement in each.placements
+            if placement.next_token != EOS_ID
         ]
-        found = iter(self.search(going, replace(options, n_best=1, scores=True)))
+        found = iter(self.search(continued, replace(options, n_best=1, scores=True)))
         for each in unfinished:
             hypotheses = []
-            for job in each.jobs:
-                [rest] = next(found) if job.following != EOS_ID else [replace(each.best, ids=job.ids, log_prob=0.0)]
-                whole = Hypothesis.of(rest.ids, job.log_prob + rest.log_prob, options.length_penalty)
-                hypotheses.append(replace(whole, attention=rest.attention))
-            ranked = [(-len(self.missing(each.sentence, h.ids)), h.score) for h in hypotheses]
-            number = ranked.index(max(ranked))
-            each.best, each.fixed = hypotheses[number], len(each.jobs[number].ids)
+            for placement in each.placements:
+                ended = replace(each.best, ids=placement.ids, log_prob=0.0)
+                [rest] = next(found) if placement.next_token != EOS_ID else [ended]
+                hypothesis = Hypothesis.of(rest.ids, placement.log_prob + rest.log_prob, options.length_penalty)
+                hypotheses.append(replace(hypothesis, attention=rest.attention))
+            ranks = [(-len(self.missing(each.sentence, h.ids)), h.score) for h in hypotheses]
+            best = ranks.index(max(ranks))
+            each.best, each.n_fixed = hypotheses[best], len(each.placements[best].ids)

@@ -14,7 +14,7 @@ from mt.console import log
 from mt.data.tokenizer import SOS_ID
 from mt.decoding.attention_weights import aligning_weights, attention_weights
 from mt.decoding.cuda_graphs import GraphedDecoder
-from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, Sentences, batch_by_length, costs_batch
+from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, Sentences, batch_by_length, log_prob_batch
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.search import Model, log_probs_of, pad_sources, padded, sample, search
 from mt.errors import is_out_of_memory, memory_explained
@@ -59,22 +59,22 @@ class TorchEngine:
     def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:
         """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
         model = self.model.first if isinstance(self.model, Ensemble) else self.model
-        size = costs_batch(model.output.out_features, targets)
+        size = log_prob_batch(model.output.out_features, targets)
         for first in range(0, len(sentences), size):
-            some = targets[first : first + size]
-            costs = self._costs(sentences[first : first + size], some)  # (T, B, V)
-            yield from (costs[: len(target) + 1, row] for row, target in enumerate(some))
+            batch = targets[first : first + size]
+            log_probs = self._next_log_probs(sentences[first : first + size], batch)  # (T, B, V)
+            yield from (log_probs[: len(target) + 1, row] for row, target in enumerate(batch))
 
     @memory_explained(_LESS_MEMORY)
     @torch.inference_mode()
-    def _costs(self, sentences: Sentences, targets: Sentences) -> NDArray[np.float32]:
+    def _next_log_probs(self, sentences: Sentences, targets: Sentences) -> NDArray[np.float32]:
         device = self.model.device
         with TORCH_THREADS, _evaluating(self.model):
             state: Any = self.model.start(pad_sources(sentences, device, self.model.source_format))
             steps = padded([[SOS_ID, *target] for target in targets], device).unbind(1)
-            costs = torch.stack([log_probs_of(self.model.step(step[:, None], state)) for step in steps])
-            found: NDArray[np.float32] = costs.cpu().numpy()
-            return found
+            log_probs = torch.stack([log_probs_of(self.model.step(step[:, None], state)) for step in steps])
+            array: NDArray[np.float32] = log_probs.cpu().numpy()
+            return array
 
     def _translate(self, sentences: Sentences, options: SearchOptions, prefixes: Sentences) -> list[list[Hypothesis]]:
         copies = 1 if options.sampling is None else options.n_best
@@ -109,9 +109,8 @@ class TorchEngine:
 
         results = [[EMPTY_HYPOTHESIS] for _ in rows]
         with _evaluating(self.model), thread_pool(min(workers, len(batches))) as pool:
-            answers = pool.map(translate_batch, batches) if pool else map(translate_batch, batches)
-            for batch, found in zip(batches, answers, strict=True):
-                for row, hypotheses in zip(batch, found, strict=True):
+            for batch, translated in zip(batches, (pool.map if pool else map)(translate_batch, batches), strict=True):
+                for row, hypotheses in zip(batch, translated, strict=True):
                     results[row] = hypotheses
         if options.attention:
             results = [[self._with_attention(ids, h) for h in row] for ids, row in zip(rows, results, strict=True)]
@@ -129,7 +128,7 @@ class TorchEngine:
 
 @contextlib.contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Turn dropout off, and restore the mode afterwards."""
+    """Turn dropout off, and restore the model's mode afterwards."""
     was_training = model.training
     model.eval()
     try:

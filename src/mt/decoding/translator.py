@@ -1,4 +1,4 @@
-"""Translation of strings: tokenizer, engine, and what joins them."""
+"""Translation of lines of text: splitting, tokenization, search with prefixes and terms, and joining."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from mt.data.eval_texts import EvalText
     from mt.data.glossary import Glossary
 
-_TERM_BLOCK = 512  # sentences with terms, whose hypotheses are in memory with their attention
-LineNumbers = int | Sequence[int] | None  # of the first line, of each, or of none
+_TERM_BLOCK = 512  # sentences with terms whose hypotheses and attention are in memory at once
+LineNumbers = int | Sequence[int] | None  # the number of the first line, or of each line; None: no warnings
 
 
 @dataclass(eq=False)
@@ -49,8 +49,8 @@ class Translator:
     source_lang: str = ""  # of the text; empty where the model has one or it is unknown
     chosen: str | None = None  # one of the target languages; None where it is still to be chosen with `to`
     glossary: "Glossary | None" = None  # terms that translations must have
-    inline_terms: bool = True  # in the source, where the model was trained for that; attention would show them
-    format: SentenceFormat = field(init=False)  # with the source language, once it is known
+    inline_terms: bool = True  # write terms into sources if the model was trained so; never where attention is returned
+    format: SentenceFormat = field(init=False)  # has the source language, if it is known
     tags: Tags = field(init=False)  # ask for the target language; empty where the model knows one language
     separator: str = field(init=False)  # joins sentences of the output
 
@@ -60,7 +60,7 @@ class Translator:
         self.format = self.settings.sentence_format.of_source(self.source_lang)
         undecided = self.chosen is None or (self.format.names_source and not self.format.source_lang)
         self.tags = NO_TAGS if undecided else self.format.tags(self.tokenizers, self.chosen or "", len(languages) > 1)
-        self._first = self.tags.target([])
+        self._target_tags = self.tags.target([])
         if self.format.source_lang and self.chosen:
             _ = self._terms  # reports an unusable glossary now; without a source language, only once terms are needed
         self._limit = self.settings.max_source_tokens - 2 - len(self.tags.source([]))
@@ -123,8 +123,8 @@ class Translator:
     ) -> list[list[Candidate]]:
         """Return the n best translations of each line, best first; an empty line has one empty translation.
 
-        Where there are prefixes, one for each line, translations begin with them. Of long lines it warns, numbered from
-        first_line or each by its own number, unless that is None.
+        Translations begin with the `prefixes`, one for each line. A warning names each line longer than the model's
+        limit by its number, unless `first_line` is None.
 
         Raises:
             InputError: the language is still to be chosen, or a prefix is longer than a translation may be, has unknown
@@ -142,39 +142,39 @@ class Translator:
         results = zip(sentences, self._search(sentences, options), strict=True)
         candidates = [self._join([next(results) for _ in parts]) for parts in split]
         return [
-            found if recase is None else [replace(each, text=recase(each.text, self.chosen or "")) for each in found]
-            for found, (_, recase) in zip(candidates, preprocessed, strict=True)
+            n_best if recase is None else [replace(c, text=recase(c.text, self.chosen or "")) for c in n_best]
+            for n_best, (_, recase) in zip(candidates, preprocessed, strict=True)
         ]
 
     def check_prefixes(
         self, lines: Sequence[str], options: SearchOptions, first_line: int, prefixes: Sequence[str]
     ) -> None:
-        """Raise the `InputError` of `translate` for prefixes, which takes much less time."""
+        """Raise the `InputError` that `translate` would raise for prefixes, without translating."""
         split = [self._split(line) for line, _ in map(self._preprocessed, lines, prefixes)]
         self._sentences(split, options, prefixes, range(first_line, first_line + len(lines)))
 
     def _sentences(
         self, split: Sequence[list[str]], options: SearchOptions, prefixes: Sequence[str], numbers: Sequence[int]
     ) -> list[Sentence]:
-        """Return the parts of all lines as tokens, with their terms and prefixes, which are not spelt yet."""
+        """Return the parts of all lines as tokens, with their terms and encoded prefixes."""
         parts = [part for line in split for part in line]
         spans = options.keep_spans and options.sampling is None
         terms = [self._terms.find(part, spans) for part in parts] if spans or self.glossary else []
-        shown = terms if self.inline_terms and not options.attention else []
-        encoded = encode_with_terms(self.tokenizers.source, parts, shown, self._limit)
+        inline = terms if self.inline_terms and not options.attention else []
+        encoded = encode_with_terms(self.tokenizers.source, parts, inline, self._limit)
         ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
         if any(prefixes):
             longest = partial(self._longest, options=options)
-            begun = list(speller_of(self.tokenizers.target).begin(split, ids, prefixes, numbers, longest))
+            spelt = list(speller_of(self.tokenizers.target).encode_all(split, ids, prefixes, numbers, longest))
         else:
-            begun = [Prefix()] * len(ids)
-        return [Sentence(*row) for row in zip(ids, begun, terms or [[]] * len(ids), parts, strict=True)]
+            spelt = [Prefix()] * len(ids)
+        return [Sentence(*row) for row in zip(ids, spelt, terms or [[]] * len(ids), parts, strict=True)]
 
     def _spelt(self, sentence: Sentence) -> Sentence:
         """Return a sentence whose prefix has its likeliest tokens."""
         prefix = sentence.prefix
-        [costs] = self._costs([sentence.source], [prefix.ids[:-1]])
-        return sentence._replace(prefix=speller_of(self.tokenizers.target).likeliest(prefix, costs))
+        [log_probs] = self._next_log_probs([sentence.source], [prefix.ids[:-1]])
+        return sentence._replace(prefix=speller_of(self.tokenizers.target).likeliest(prefix, log_probs))
 
     def _search(self, sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
         """Return the n best hypotheses of sentences, which begin with their prefixes and have their terms."""
@@ -183,46 +183,46 @@ class Translator:
             return self._search_freely(sentences, options)
         if options.sampling is not None:
             raise InputError("samples cannot be made to have terms", "leave out the glossary, or --sample")
-        # Apart from the others, whose translations must not depend on them.
+        # Separately from the others, whose translations must not depend on them.
         others = [row for row, sentence in enumerate(sentences) if not sentence.terms]
-        found = dict(zip(others, self._search_freely([sentences[row] for row in others], options), strict=True))
+        results = dict(zip(others, self._search_freely([sentences[row] for row in others], options), strict=True))
         rows.sort(key=lambda row: -len(sentences[row].source))  # so that blocks have batches of similar length
         for start in range(0, len(rows), _TERM_BLOCK):
             block = rows[start : start + _TERM_BLOCK]
-            found |= zip(block, self._search_terms([sentences[row] for row in block], options), strict=True)
-        return [found[row] for row in range(len(sentences))]
+            results |= zip(block, self._search_terms([sentences[row] for row in block], options), strict=True)
+        return [results[row] for row in range(len(sentences))]
 
     def _search_terms(self, sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
         """Return the n best hypotheses of sentences that have terms."""
-        shown = options.attention
-        options = replace(options, attention=shown or self.glossary is not None)  # which places terms
+        wants_attention = options.attention
+        options = replace(options, attention=wants_attention or self.glossary is not None)  # it places terms
         wide = replace(options, n_best=options.beam_size, scores=True)
         target, spaced = self.tokenizers.target, bool(self.separator)
-        search = TermSearch(self._search_freely, self._costs, target, spaced, self._aligned)
+        search = TermSearch(self._search_freely, self._next_log_probs, target, spaced, self._aligned)
         completed = search.complete(sentences, self._search_freely(sentences, wide), options, self._longest)
         best = [hypotheses[: options.n_best] for hypotheses in completed]
-        return best if shown else [[replace(h, attention=None) for h in each] for each in best]
+        return best if wants_attention else [[replace(h, attention=None) for h in n_best] for n_best in best]
 
     def _search_freely(self, sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
         """Return the n best hypotheses of sentences, which begin with their prefixes."""
-        forced = [[*self._first, *sentence.prefix.forced] for sentence in sentences]
+        forced = [[*self._target_tags, *sentence.prefix.forced] for sentence in sentences]
         sources = [sentence.source for sentence in sentences]
-        found = search_without_loops(self.engine, sources, options, forced if any(forced) else ())
-        n_first = len(self._first)
-        if n_first or self.settings.guided:  # a guided head aligns a token when it reads it, one position later
-            n_rows = n_first + self.settings.guided
-            found = [
-                [replace(h, ids=h.ids[n_first:], attention=h.attention and h.attention[n_rows:]) for h in each]
-                for each in found
+        results = search_without_loops(self.engine, sources, options, forced if any(forced) else ())
+        n_tags = len(self._target_tags)
+        if n_tags or self.settings.guided:  # a guided head aligns a token when it reads it, one position later
+            n_rows = n_tags + self.settings.guided
+            results = [
+                [replace(h, ids=h.ids[n_tags:], attention=h.attention and h.attention[n_rows:]) for h in n_best]
+                for n_best in results
             ]
-        return found
+        return results
 
     def _longest(self, source: Sequence[int], options: SearchOptions) -> int:
-        return options.longest(len(source) + 2, self.settings.max_positions) - len(self._first)
+        return options.longest(len(source) + 2, self.settings.max_positions) - len(self._target_tags)
 
-    def _costs(self, sources: Sentences, targets: Sentences) -> "Iterator[NDArray[np.float32]]":
-        costs = self.engine.next_log_probs(sources, [[*self._first, *target] for target in targets])
-        return (rows[len(self._first) :] for rows in costs)
+    def _next_log_probs(self, sources: Sentences, targets: Sentences) -> "Iterator[NDArray[np.float32]]":
+        tagged = [[*self._target_tags, *target] for target in targets]
+        return (rows[len(self._target_tags) :] for rows in self.engine.next_log_probs(sources, tagged))
 
     def best(self, lines: Sequence[str], options: SearchOptions) -> list[str]:
         """Return the best translation of each line, without warnings about long lines."""
@@ -242,13 +242,13 @@ class Translator:
     def align(self, line: str, candidate: Candidate) -> list[Unit]:
         """Align the words of a translation, made with `SearchOptions.attention`, to its source line."""
         preprocessed, recase = self._preprocessed(line, candidate.prefix)
-        source, text = normalized(preprocessed), candidate.text  # as the model reads it
+        source, text = normalized(preprocessed), candidate.text  # the source as the model reads it
         starts = word_starts(source), word_starts(line)
         if len(candidate.parts) != 1 or len(starts[0]) != len(starts[1]):
             return align_units(line, text)
         [part] = candidate.parts
         if recase is not None:
-            # Where ß changes the length, positions of the pieces' text are not those of the translation.
+            # Align the text as its pieces spell it, unless recasing changed its length, as of ß to SS.
             decoded = self.tokenizers.target.decode(part.target).strip()
             text = decoded if len(decoded) == len(text) else text
         positions = defaultdict(int, zip(*starts, strict=True))

@@ -26,7 +26,7 @@ from mt.bundle.model_folder import load_model
 from mt.bundle.to_ctranslate2 import write_converted
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError
-from mt.extras.export.common import write_own
+from mt.extras.export.common import write_mt_folder
 from mt.storage.run_dir import ModelDir
 
 
@@ -34,7 +34,7 @@ def written(folder: Path, number_format: str, *changes: str) -> Any:
     """Write what `mt export ctranslate2` does, without its comparison."""
     job = random_job(*changes)
     write_converted(job.model, job.config, job.tokenizers, folder, number_format)
-    write_own(job, folder)
+    write_mt_folder(job, folder)
     return job
 
 

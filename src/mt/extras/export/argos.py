@@ -83,7 +83,7 @@ def _metadata(job: ExportJob) -> dict[str, object]:
 
 
 def _compare_bleu(job: ExportJob, content: Path) -> str:
-    """Translate as Argos Translate does, but with each line as one sentence."""
+    """Compare BLEU, translating as Argos Translate does, but with each line as one sentence."""
     import ctranslate2
     from sentencepiece import SentencePieceProcessor
 
@@ -117,7 +117,7 @@ With `pip install argostranslate` ({_ARGOS_VERSION} or later), in this folder:
     python -c "from argostranslate import package; package.install_from_path('{name}.argosmodel')"
     argos-translate --from-lang {source} --to-lang {target} "{job.example}"
 
-Nothing is fetched from the network: sentences are parted by a rule that lies in the package (`minisbd/`).
+Nothing is fetched from the network: a rule in the package (`minisbd/`) splits text into sentences.
 Argos Translate searches with a beam of {_BEAM_SIZE} and a length penalty of {_LENGTH_PENALTY}. It computes in 8 bits
 on a CPU unless `ARGOS_COMPUTE_TYPE=float32` is set, and writes `_` as a space.
 '''

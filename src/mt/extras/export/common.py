@@ -23,7 +23,7 @@ from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import ModelDir
 from mt.text.languages import language_name
 
-OWN = "mt"  # folder of what `mt import` needs beside the weights
+MT_FOLDER = "mt"  # subfolder with the files that `mt import` needs beside the weights
 
 _SOFTWARE: dict[ExportFormat, str] = {
     "ctranslate2": "CTranslate2, with weights in {numbers}",
@@ -31,7 +31,7 @@ _SOFTWARE: dict[ExportFormat, str] = {
     "onnx": "ONNX Runtime",
     "argos": "Argos Translate, with weights in {numbers}",
 }
-# Keys of `decoding` that other software does not have
+# Keys of `decoding` without a counterpart in other software
 _ONLY_OURS = {
     "restore_case": "restores the usual case of text in capitals",
     "correct_spelling": "corrects spelling",
@@ -50,7 +50,7 @@ class ExportJob:
     tokenizers: TokenizerPair
     texts: Sequence[EvalText]  # the validation set; may be empty
     number_format: str = "float32"  # of the weights, where the format has several
-    max_loss: float = math.inf  # BLEU points that rounding them may cost on the texts
+    max_loss: float = math.inf  # BLEU points that rounding the weights may cost on the texts
 
     @property
     def sources(self) -> list[str]:
@@ -98,13 +98,13 @@ def load_job(
     return ExportJob(folder, loaded.config, loaded.model, loaded.tokenizers, texts, number_format, max_loss)
 
 
-def write_own(job: ExportJob, folder: Path) -> None:
+def write_mt_folder(job: ExportJob, folder: Path) -> None:
     """Write what `mt import` needs beside the weights into an export: configuration, tokenizers and preprocessing."""
-    write_text_files(ModelDir(folder / OWN), job.config, job.tokenizers, load_preprocessing(job.folder))
+    write_text_files(ModelDir(folder / MT_FOLDER), job.config, job.tokenizers, load_preprocessing(job.folder))
 
 
 def export_card(job: ExportJob, export_format: ExportFormat) -> str:
-    """Describe the model in Markdown, its licence in front matter; each format adds its own usage."""
+    """Describe the model in Markdown, with its licence in front matter; each format appends its usage."""
     config, shape, facts = job.config, job.config.model, read_manifest(job.folder.root)
     software = _SOFTWARE[export_format].format(numbers=job.number_format)
     data = config.data

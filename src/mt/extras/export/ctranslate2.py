@@ -11,7 +11,7 @@ from mt.data.tokenizer import EOS, EOS_ID, SOS, SPECIALS
 from mt.decoding.ctranslate2_engine import CTranslate2Engine
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translator import Translator
-from mt.extras.export.common import ExportJob, write_own
+from mt.extras.export.common import ExportJob, write_mt_folder
 from mt.extras.export.equivalence import compare_bleu, random_batch, require_equal
 from mt.storage import atomic
 from mt.storage.run_dir import tokenizer_names
@@ -35,7 +35,7 @@ def write_ctranslate2(job: ExportJob, folder: Path, card: str) -> str:
         if isinstance(tokenizer, SentencePieceTokenizer):
             atomic.write_bytes(folder / name, tokenizer.models[0])
     atomic.write_text(folder / "README.md", card + _usage(job, settings))
-    write_own(job, folder)
+    write_mt_folder(job, folder)
     if not job.texts:
         return _compare_probabilities(job, folder)
     # CPUs do not compute in float16.

@@ -1,4 +1,4 @@
-"""Comparison of an export with the model: of numbers, and of BLEU on a validation set.
+"""Comparison of an export with the model: of logits or log-probabilities, and of BLEU on a validation set.
 
 B sentences   S, T source and target positions   V target vocabulary
 """
@@ -31,7 +31,7 @@ _ODD_TEXTS = ("", "  two  spaces ", "a </s> that is text, and <0x41>", "1,234.50
 
 
 def random_batch(job: ExportJob) -> tuple[Tensor, Tensor]:
-    """Return random sources (B, S) of different lengths in the model's form, and targets (B, T) that begin with SOS."""
+    """Return random sources (B, S) of different lengths in the model's format, and targets (B, T), SOS included."""
     longest = min(30, job.config.data.max_length)
     generator = torch.Generator().manual_seed(0)
 

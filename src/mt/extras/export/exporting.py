@@ -32,7 +32,7 @@ _QUANTIZED: tuple[ExportFormat, ...] = ("ctranslate2", "argos")
 
 
 def is_quantized(config: Config, export_format: str, number_format: str | None) -> bool:
-    """Return True if an export rounds weights, so that a text has to measure what that costs."""
+    """Return True if an export rounds weights, so that a validation set must measure the loss."""
     number_format = number_format or config.decoding.compute_type
     return export_format == "argos" or (export_format == "ctranslate2" and number_format != "float32")
 

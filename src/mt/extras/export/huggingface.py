@@ -12,7 +12,7 @@ from mt.data.sentence_format import framed
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS, SOS_ID, UNK_ID, normalized
 from mt.decoding.settings import TranslationSettings
 from mt.errors import MtError
-from mt.extras.export.common import ExportJob, write_own
+from mt.extras.export.common import ExportJob, write_mt_folder
 from mt.extras.export.equivalence import random_batch, require_equal, sample_texts
 from mt.extras.export.huggingface_tokenizer import is_marian, tokenizer_config, tokenizer_json, write_marian_tokenizer
 from mt.extras.export.huggingface_weights import class_of, huggingface_weights, n_positions, target_shift
@@ -38,7 +38,7 @@ def write_huggingface(job: ExportJob, folder: Path, card: str) -> str:
         atomic.write_text(folder / "tokenizer.json", tokenizer_json(tokenizers, shift, config.model.source_format))
         atomic.write_json(folder / "tokenizer_config.json", tokenizer_config(shift, longest))
     atomic.write_text(folder / "README.md", _with_header(config, card) + _usage(job, shift))
-    write_own(job, folder)
+    write_mt_folder(job, folder)
     with _quiet():
         _compare_tokenizer(job, folder, shift)
         return _compare_logits(job, folder, shift)
@@ -152,8 +152,8 @@ def _compare_tokenizer(job: ExportJob, folder: Path, shift: int) -> None:
     theirs = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     tokenizers = job.tokenizers
     texts = list(map(normalized, sample_texts(tokenizers.source, job.sources)))
-    form = job.config.model.source_format
-    expected = [framed(ids, form) for ids in tokenizers.source.encode_batch(texts)]
+    source_format = job.config.model.source_format
+    expected = [framed(ids, source_format) for ids in tokenizers.source.encode_batch(texts)]
     if theirs(texts)["input_ids"] != expected:
         raise MtError("transformers does not encode text as the model's tokenizer does", "please report it")
     targets = tokenizers.target.encode_batch(sample_texts(tokenizers.target, job.references))
@@ -170,8 +170,8 @@ def _usage(job: ExportJob, shift: int) -> str:
     notes = [f"A source may have {job.config.data.max_length:,} tokens; what is beyond is cut off."]
     if job.config.model.source_format.startswith(SOS):
         notes[0] += (
-            " To train on, give labels without the `<s>` that the tokenizer begins with: the library puts one before "
-            "them itself."
+            " To train it further, give labels without the `<s>` that the tokenizer begins with: the library puts one "
+            "before them itself."
         )
     if tags:
         notes.append(

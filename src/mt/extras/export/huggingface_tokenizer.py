@@ -20,12 +20,12 @@ from mt.data.tokenizer import EOS, ESCAPES, PAD, SOS, SPACE, SPECIALS, UNK, UNK_
 from mt.extras.export.huggingface_weights import class_of
 from mt.storage import atomic
 
-# A prefix that no piece has: in pieces, the escape character is followed by one of two other letters.
+# A prefix that no piece has: in pieces, one of two other letters follows the escape character.
 _TARGET = "\ue000t"
-_NEVER = 0.0  # score of pieces that no text becomes; any other would change that of unknown characters
-# The library would find these pieces in text, so text is cut inside of their names.
+_NEVER = 0.0  # score of pieces that are never found in text; another would change the score of unknown characters
+# The library would find these pieces in text, so text is cut inside their names.
 _LITERALS, _LITERAL_BYTES, _LITERAL_TAGS = r"</(?=s>)|<(?=(?:pad|unk|s)>)", r"|<(?=0x[0-9A-F]{2}>)", r"|<(?=2[\w-]+>)"
-# Of both kinds of tokenizer
+# Settings of both kinds of tokenizer
 _SETTINGS = {
     "pad_token": PAD,
     "bos_token": SOS,  # never in text, but a translation begins with it
@@ -38,8 +38,8 @@ _SETTINGS = {
 
 def is_marian(config: Config, tokenizers: TokenizerPair) -> bool:
     """Return True if the files of MarianTokenizer represent a model's tokenizers."""
-    form = config.model.source_format, class_of(config.model)[0]
-    return form == ("text </s>", "marian") and all(isinstance(t, SentencePieceTokenizer) for t in tokenizers)
+    is_model = config.model.source_format == "text </s>" and class_of(config.model)[0] == "marian"
+    return is_model and all(isinstance(t, SentencePieceTokenizer) for t in tokenizers)
 
 
 def write_marian_tokenizer(config: Config, tokenizers: TokenizerPair, max_tokens: int, folder: Path) -> None:

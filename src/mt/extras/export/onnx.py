@@ -24,7 +24,7 @@ from mt.storage import atomic
 from mt.storage.run_dir import tokenizer_names
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
-_LARGEST = 2**31 - 2**24  # bytes; larger weights get a file of their own, since a protobuf is limited to 2 GiB
+_MAX_EMBEDDED = 2**31 - 2**24  # bytes; larger weights get a file of their own, since a protobuf is limited to 2 GiB
 
 
 def write_onnx(job: ExportJob, folder: Path, card: str) -> str:
@@ -51,7 +51,7 @@ def write_onnx(job: ExportJob, folder: Path, card: str) -> str:
 
 
 def _decoding_config(job: ExportJob) -> dict[str, Any]:
-    """Return `config.json`, with what a decoding program needs."""
+    """Return the content of `config.json`, which a decoding program needs."""
     config, settings = job.config, TranslationSettings.of(job.config)
     shape = config.model
     source_tokenizer, target_tokenizer = tokenizer_names(job.tokenizers.shared)
@@ -102,7 +102,7 @@ def _write_graph(
         input_names=list(inputs),
         output_names=outputs,
         dynamic_shapes=sizes,
-        external_data=weights > _LARGEST,
+        external_data=weights > _MAX_EMBEDDED,
     )
 
 
@@ -117,12 +117,10 @@ def _compare_logits(job: ExportJob, folder: Path) -> str:
         for name in (ENCODER, DECODER)
     )
     sources, targets = random_batch(job)
-    shape = job.config.model
     comparison = ""
     for src, tgt in ((sources[1:2, :3], targets[:1]), (sources, targets)):
         [memory] = encoder.run(None, {"src_tokens": src.numpy()})
-        empty = (2 * shape.decoder_layers, len(src), shape.n_heads, 0, shape.d_model // shape.n_heads)
-        cache = torch.zeros(empty).numpy()
+        cache = torch.zeros(*memory.shape[:3], 0, memory.shape[4]).numpy()
         steps = []
         for tokens in tgt.t():
             inputs = {"tokens": tokens.numpy(), "src_tokens": src.numpy(), "memory": memory, "cache": cache}
@@ -134,7 +132,7 @@ def _compare_logits(job: ExportJob, folder: Path) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the exporter's irrelevant warnings, such as of a missing torchvision."""
+    """Silence the exporter's irrelevant warnings, such as that torchvision is missing."""
     exporter = logging.getLogger("torch.onnx")
     level = exporter.level
     exporter.setLevel(logging.ERROR)

@@ -36,8 +36,8 @@ class EncoderGraph(nn.Module):
 
     def forward(self, src_tokens: Tensor) -> Tensor:
         """Encode src_tokens (B, S), with SOS and EOS and padded with PAD, to memory (2 L, B, H, S, K)."""
-        pad, rotation = src_tokens == PAD_ID, self.rotation
-        rotation = None if rotation is None else rotation[: src_tokens.shape[1]]
+        pad = src_tokens == PAD_ID
+        rotation = None if self.rotation is None else self.rotation[: src_tokens.shape[1]]
         x = self.embedding.tokens(src_tokens) * self.embedding.scale + self.positions[: src_tokens.shape[1]]
         x = self.embedding.norm(x)
         for layer in cast(Iterable[EncoderLayer], self.layers):

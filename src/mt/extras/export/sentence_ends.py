@@ -14,7 +14,7 @@ _STOP, _STRONG, _QUOTES, _UNSPACED = ".", "!?…", "\"'»”)", "。！？"
 # Common characters outside words; any other counts as a letter.
 _PUNCTUATION = string.punctuation + "«»“”„‘’‚–—·¿¡、，；：「」（）" + _STRONG + _UNSPACED
 _CONFIG = {"skip_newline": False, "max_seqlen": 1000, "batch_size": 1, "feat_funcs": ["end_of_para"]}
-# Kinds of characters: for each a table with 1 for such a unit, else 0
+# Kinds of characters; each becomes a table with 1 for its characters, else 0.
 _KINDS = {
     "letters": {_UNKNOWN},
     "spaces": {" "},

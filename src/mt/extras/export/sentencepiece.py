@@ -57,11 +57,10 @@ def _convert_bpe(source: BpeTokenizer, model: Any) -> None:
 def _add_pieces(model: Any, source: BpeTokenizer) -> None:
     kinds = model.SentencePiece
     special = {**dict.fromkeys(SPECIALS, kinds.CONTROL), UNK: kinds.UNKNOWN, **dict.fromkeys(BYTES, kinds.BYTE)}
-    own = source.tokens(range(source.vocab_size))
     ranks: dict[str, int] = {}
     for rank, left, right in source.merges():
         ranks.setdefault(left + right, rank)
-    for piece in own:
+    for piece in source.tokens(range(source.vocab_size)):
         score = 0.0 if piece in special else -ranks[piece] if piece in ranks else _UNMERGED_SCORE
         kind = kinds.CONTROL if source.is_tag(piece) else special.get(piece, kinds.NORMAL)
         model.pieces.add(piece=piece, score=score, type=kind)
@@ -70,8 +69,7 @@ def _add_pieces(model: Any, source: BpeTokenizer) -> None:
 def _compositions() -> list[tuple[str, str]]:
     """Return replacements that approximate Unicode NFC: decompositions of all single characters."""
     pairs = {}
-    for number in (*range(0x80, 0xD800), *range(0xE000, 0x110000)):
-        character = chr(number)
+    for character in map(chr, (*range(0x80, 0xD800), *range(0xE000, 0x110000))):
         composed = unicodedata.normalize("NFC", character)
         parts = unicodedata.normalize("NFD", character)
         if composed != character:

@@ -1,4 +1,4 @@
-"""Weights under transformers' names that were read from other formats, and what they say of their architecture."""
+"""Architecture of a model whose weights, from other formats, have transformers' names already."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,13 +14,13 @@ from mt.model.positions import SinusoidalPositions
 
 SIDES = ("encoder", "decoder")
 _EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
-_TABLES = tuple(f"model.{side}.embed_positions.weight" for side in SIDES)  # of positions
+_POSITION_TABLES = tuple(f"model.{side}.embed_positions.weight" for side in SIDES)
 _ROTARY_POSITIONS = 512  # of a model that does not say how many; it has no limit
 _ACTIVATIONS = ("relu", None, "silu", "gelu")  # of CTranslate2, by number
 
 
 def describe(folder: Path, tensors: dict[str, Tensor], flags: Mapping[str, float]) -> tuple[dict[str, Any], Family]:
-    """Return what transformers' config.json would say, and the architecture.
+    """Return the content that transformers' config.json would have, and the architecture.
 
     The flags are `activation`, `num_heads`, `pre_norm`, `scale_embeddings` and `self_attention/rotary_dim` as
     CTranslate2 has them.
@@ -29,22 +29,22 @@ def describe(folder: Path, tensors: dict[str, Tensor], flags: Mapping[str, float
         InputError: the activation is not one of ours, or a weight is missing.
     """
     is_gated = tensors.pop("gated", None) is not None
-    if "final_logits_bias" in tensors:  # a row there
+    if "final_logits_bias" in tensors:  # (1, V) in transformers
         tensors["final_logits_bias"] = tensors["final_logits_bias"][None]
     try:
         source, target, output = (tensors[name] for name in _EMBEDDINGS)
         rotary = flags.get("self_attention/rotary_dim")  # which takes the place of tables
-        positions = [] if rotary else [tensors[name] for name in _TABLES]
+        positions = [] if rotary else [tensors[name] for name in _POSITION_TABLES]
         inner = tensors["model.decoder.layers.0.fc1.weight"]
         activation = _ACTIVATIONS[int(flags["activation"])]
         heads, pre_norm, scale = int(flags["num_heads"]), bool(flags["pre_norm"]), flags["scale_embeddings"]
     except (KeyError, IndexError) as error:
         raise InputError(f"{folder}: it has no {error}, so this is another architecture") from None
     if any(matrix.dim() != 2 for matrix in (source, target, output, inner, *positions)):
-        raise InputError(f"{folder}: a matrix of it has not two dimensions, so this is another architecture")
+        raise InputError(f"{folder}: one of its matrices does not have two dimensions, so this is another architecture")
     d_model = source.shape[1]
     _refuse_others(folder, heads, d_model, scale, rotary)
-    if rotary and any(name in tensors for name in _TABLES):
+    if rotary and any(name in tensors for name in _POSITION_TABLES):
         raise InputError(f"{folder}: one side has rotary positions and the other a table; ours are alike")
     theirs = {
         "model_type": "marian",
@@ -85,12 +85,12 @@ def _positions(table: Tensor, d_model: int) -> tuple[str, bool]:
     fits = table.shape[1] == d_model and d_model % 2 == 0
     sines = SinusoidalPositions(d_model, 0).sinusoids(len(table)) if fits else torch.zeros(0)
     orders = {False: sines, True: torch.cat([sines[:, ::2], sines[:, 1::2]], dim=1)} if len(sines) else {}
-    order = next((each for each, expected in orders.items() if torch.allclose(expected, table, atol=1e-4)), None)
-    return "learned" if order is None else "sinusoidal", order is not False
+    sines_first = next((key for key, expected in orders.items() if torch.allclose(expected, table, atol=1e-4)), None)
+    return "learned" if sines_first is None else "sinusoidal", sines_first is not False
 
 
 def add_start(tensors: dict[str, Tensor], theirs: dict[str, Any], size: int) -> None:
-    """Append the row of zeros that begins Marian's translations, behind `size` of the target; it is HF's `<pad>`."""
+    """Append the row of zeros with which Marian begins translations, behind `size` target rows; it is HF's `<pad>`."""
     for name in _EMBEDDINGS:
         tensors[name] = F.pad(tensors[name], (0, 0, 0, 1))
     if "final_logits_bias" in tensors:

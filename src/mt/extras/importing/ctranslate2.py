@@ -1,6 +1,6 @@
 """Folders of CTranslate2 whose architecture is ours.
 
-They are of `mt export ctranslate2`, or converted from MarianMT, M2M-100, NLLB or mBART.
+They come from `mt export ctranslate2`, or were converted from MarianMT, M2M-100, NLLB or mBART.
 """
 
 import json
@@ -18,9 +18,9 @@ from torch import Tensor
 from mt.bundle.converted_file import NUMBER_TYPES, Variable, read_variables
 from mt.decoding.engine import UnusableError
 from mt.errors import InputError
-from mt.extras.export.common import OWN
+from mt.extras.export.common import MT_FOLDER
 from mt.extras.importing.arrays import SIDES, add_start, describe
-from mt.extras.importing.huggingface import TAGGED, Description, Languages, own_plan
+from mt.extras.importing.huggingface import TAGGED, Description, Languages, plan_of_export
 from mt.extras.importing.safe_tensors import Tensors, read_mapping
 from mt.extras.importing.vocabularies import marian_vocabulary, multilingual_vocabulary
 from mt.extras.importing.weights import Plan
@@ -29,7 +29,7 @@ from mt.storage.run_dir import tokenizer_names
 Array = np.ndarray[Any, Any]
 
 _EPSILON = 1e-5
-# Their module in a layer, and transformers' ones; a matrix that they join is split.
+# Names of a layer's modules here and in transformers; a matrix that joins several is split.
 _MODULES = {
     "self_attention/linear_0": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "self_attention/linear_1": ("self_attn.out_proj",),
@@ -43,13 +43,13 @@ _MODULES = {
     "ffn/linear_1": ("fc2",),
     "ffn/layer_norm": ("final_layer_norm",),
 }
-_STACK = {"layer_norm": "layer_norm", "layernorm_embedding": "layernorm_embedding"}
+_STACK_NORMS = {"layer_norm": "layer_norm", "layernorm_embedding": "layernorm_embedding"}
 _KINDS = {"weight": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"}
-# Variables that are no weights, and the value of those that only our architecture's may have
+# Variables that are not weights, with the value that our architecture requires, if any
 _FLAGS: dict[str, int | None] = {
     **dict.fromkeys(("alibi", "multi_query_attention", "embeddings_merge"), 0),
     **dict.fromkeys(("alibi_use_positive_positions", "alignment_heads", "alignment_layer", "scale_alibi")),
-    # The same as scale_embeddings
+    # These two repeat scale_embeddings.
     **dict.fromkeys(("embeddings/multiply_by_sqrt_depth", "embeddings_0/multiply_by_sqrt_depth")),
     **dict.fromkeys(("activation", "num_heads", "pre_norm", "scale_embeddings", "start_from_zero_embedding")),
     "self_attention/rotary_dim": None,
@@ -60,7 +60,7 @@ _ROTARY_LAYER = re.compile(r"layer_\d+/(?=self_attention/rotary_)")
 
 
 def read_ctranslate2(folder: Path, name: str, languages: Languages) -> tuple[Plan, Tensors]:
-    """Read a folder.
+    """Read a folder of CTranslate2.
 
     Raises:
         InputError: it is damaged or of another architecture, its tokenizer is missing, or a language must be chosen.
@@ -76,13 +76,13 @@ def read_ctranslate2(folder: Path, name: str, languages: Languages) -> tuple[Pla
     shared, names = (folder / "shared_vocabulary.json").is_file(), ("source_vocabulary.json", "target_vocabulary.json")
     pieces = [_pieces(folder / each) for each in (("shared_vocabulary.json",) * 2 if shared else names)]
     theirs, family = describe(folder, tensors, flags)
-    if (folder / OWN).is_dir():
-        plan = own_plan(folder, sines_first=False)
+    if (folder / MT_FOLDER).is_dir():
+        plan = plan_of_export(folder, sines_first=False)
         if [tokenizer.tokens(range(tokenizer.vocab_size)) for tokenizer in plan.tokenizers] != pieces:
             raise InputError(f"{folder}: its vocabulary is not that of its tokenizer")
         return plan, Tensors(folder, tensors)
     if all((folder / each).is_file() for each in tokenizer_names(shared)):
-        message = f"{folder}: this is an export of mt, and lacks its folder {OWN}"
+        message = f"{folder}: this is an export of mt, and lacks its folder {MT_FOLDER}"
         raise InputError(message, "copy the whole folder, or export the model again")
     if shared and (found := multilingual_vocabulary(folder, pieces[0])):
         vocabulary, theirs["model_type"] = found
@@ -103,15 +103,15 @@ def read_ctranslate2(folder: Path, name: str, languages: Languages) -> tuple[Pla
 
 
 def _flags(folder: Path, variables: Mapping[str, Variable]) -> dict[str, float]:
-    """Return the settings that both stacks have, or one of them."""
+    """Return the settings of the encoder and the decoder, which must agree where both have one."""
     flags: dict[str, float] = {}
     for name, variable in variables.items():
         side, _, flag = _ROTARY_LAYER.sub("", name).partition("/")
         if side in SIDES and flag in _FLAGS and not variable.shape:
-            needed, number = _FLAGS[flag], variable.value
+            required, number = _FLAGS[flag], variable.value
             if flag == "scale_embeddings" and NUMBER_TYPES[variable.number_type] == "f" and number == 1:
                 number = 0.0  # a factor, not a switch
-            if flags.setdefault(flag, number) != number or (needed is not None and number != needed):
+            if flags.setdefault(flag, number) != number or (required is not None and number != required):
                 raise InputError(f"{folder / 'model.bin'}: {name} is {number:g}, so this is another architecture")
     return flags
 
@@ -138,7 +138,7 @@ def _weights(folder: Path, variables: Mapping[str, Variable]) -> dict[str, Tenso
         if match := re.fullmatch(r"layer_(\d+)/(.+)", module):
             their_modules = [f"model.{side}.layers.{match[1]}.{each}" for each in _MODULES.get(match[2], ())]
         else:
-            their_modules = [f"model.{side}.{_STACK[module]}"] if module in _STACK else []
+            their_modules = [f"model.{side}.{_STACK_NORMS[module]}"] if module in _STACK_NORMS else []
         if name in names:
             tensors[names[name]] = weight
         elif their_modules and kind in _KINDS and len(weight) % len(their_modules) == 0:
@@ -155,12 +155,12 @@ def _weights(folder: Path, variables: Mapping[str, Variable]) -> dict[str, Tenso
 
 
 def _read(content: Array, variable: Variable, scale: Variable | None) -> Tensor:
-    """Return a tensor in float32; int8 has a scale for each row, int16 one, by which numbers were multiplied."""
+    """Return a tensor in float32; int8 was multiplied by a scale for each row, int16 by a single one."""
     dtype = np.dtype(NUMBER_TYPES[variable.number_type])
     size = math.prod(variable.shape) * dtype.itemsize
     array = content[variable.offset : variable.offset + size].view(dtype).reshape(variable.shape)
     weight = torch.from_numpy(array.astype(np.float32))
-    if NUMBER_TYPES[variable.number_type] == "H":  # the upper halves of float32
+    if NUMBER_TYPES[variable.number_type] == "H":  # bfloat16: the upper halves of float32
         weight = torch.from_numpy((array.astype(np.uint32) << 16).view(np.float32))
     return weight if scale is None else weight / _read(content, scale, None).reshape(-1, *[1] * (weight.dim() - 1))
 

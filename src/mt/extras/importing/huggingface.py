@@ -12,16 +12,16 @@ from mt.config import load_config
 from mt.config.problems import dotted, validate
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
-from mt.extras.export.common import OWN
+from mt.extras.export.common import MT_FOLDER
 from mt.extras.importing.safe_tensors import read_mapping
 from mt.extras.importing.vocabularies import Vocabulary, read_vocabulary
 from mt.extras.importing.weights import Family, Plan, tensor2tensor_sinusoids
 from mt.storage.run_dir import ModelDir
 from mt.text.languages import LANGUAGE_NAMES, base_language, written_as
 
-Languages = tuple[Sequence[str], Sequence[str]]  # of source and target that the user chose; none: the model's own
+Languages = tuple[Sequence[str], Sequence[str]]  # source and target languages that the user chose; empty: the model's
 
-_MAX_PAIRS = 1000  # of languages; a configuration has no more texts
+_MAX_PAIRS = 1000  # pairs of languages; a configuration may not have more texts
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
 _SIZES = {
     "d_model": ("d_model",),
@@ -40,7 +40,7 @@ FAMILIES = {
 
 
 def read_plan(folder: Path, name: str, languages: Languages) -> Plan:
-    """Read everything in a folder but its weights.
+    """Plan the import of a folder from all its files but the weights.
 
     Raises:
         InputError: it is of another architecture or damaged, or a language must be chosen.
@@ -50,8 +50,8 @@ def read_plan(folder: Path, name: str, languages: Languages) -> Plan:
     defaults = {"share_encoder_decoder_embeddings": True, "tie_word_embeddings": True}
     theirs = {**defaults, "scale_embedding": kind == "m2m_100", **theirs}
     one_matrix = bool(theirs["share_encoder_decoder_embeddings"])
-    if (folder / OWN).is_dir():
-        return own_plan(folder, one_matrix)
+    if (folder / MT_FOLDER).is_dir():
+        return plan_of_export(folder, one_matrix)
     if kind not in FAMILIES:
         raise InputError(f"{folder}: its model_type is {kind!r:.50}, which is none of {', '.join(FAMILIES)}")
     settings = read_mapping(folder / "tokenizer_config.json", {})
@@ -73,7 +73,7 @@ class Description:
     def plan(self, languages: Languages) -> Plan:
         """Plan the import; errors as of `read_plan`."""
         sources, targets = self._languages(*languages)
-        form, start = self._form(targets)
+        sentence_format, start = self._sentence_format(targets)
         shared, tied = self.vocabulary.shared, bool(self.theirs["tie_word_embeddings"])
         one_matrix = bool(self.theirs["share_encoder_decoder_embeddings"])
         size = self._integer("vocab_size")
@@ -84,7 +84,7 @@ class Description:
             "name": self.name,
             "data": _data_section(self.folder, sources, targets, positions),
             "tokenizer": {"type": tokenizer_kind, "shared": shared, "vocab_size": max(300, len(rows[0]))},
-            "model": self._model_section() | {"tie_embeddings": tied and shared == one_matrix} | form,
+            "model": self._model_section() | {"tie_embeddings": tied and shared == one_matrix} | sentence_format,
             "decoding": self._decoding_section(),
             "training": {"max_tokens": max(4096, positions)},  # a batch holds the longest sentence
         }
@@ -93,16 +93,16 @@ class Description:
             raise InputError(f"{self.folder}: {dotted(problems[0].path)}: {problems[0].message}")
         return Plan(config, tokenizers, *rows, sizes, self.family, tied, one_matrix and shared)
 
-    def _form(self, targets: Sequence[str]) -> tuple[dict[str, str], str]:
-        """Return the keys of the sentences' form that are not the family's, and the piece that begins a translation."""
+    def _sentence_format(self, targets: Sequence[str]) -> tuple[dict[str, str], str]:
+        """Return the sentence format's keys that differ from the family's, and the piece that begins translations."""
         folder, theirs, vocabulary = self.folder, self.theirs, self.vocabulary
-        kind, form = theirs["model_type"], {}
+        kind, keys = theirs["model_type"], {}
         start = self._integer("decoder_start_token_id" if kind == "marian" else "eos_token_id")
         if kind != "marian" and not vocabulary.tags:
             message = f"{folder}: its tokenizer has no languages"
             raise InputError(message, "name a folder with all files of the tokenizer")
         if self.settings.get("legacy_behaviour"):  # NLLB as it was trained
-            form = {"source_format": "text </s> lang"}
+            keys = {"source_format": "text </s> lang"}
         is_50 = "50" in str(self.settings.get("tokenizer_class"))
         if kind == "mbart" and theirs.get("decoder_start_token_id") != start and not is_50:
             if len(targets) > 1:
@@ -113,10 +113,10 @@ class Description:
         if start not in names:
             message = f"its tokenizer has no piece {start}, with which config.json begins translations"
             raise InputError(f"{folder}: {message}")
-        return form, names[start]
+        return keys, names[start]
 
     def _integer(self, *keys: str) -> int:
-        """Return the number that some keys of config.json have in common."""
+        """Return the number that some keys of config.json must have in common."""
         values = [self.theirs.get(key) for key in keys]
         if type(values[0]) is not int or any(value != values[0] for value in values):
             given = ", ".join(f"{key}: {value!r:.20}" for key, value in zip(keys, values, strict=True))
@@ -135,7 +135,7 @@ class Description:
             **{key: theirs[key] for key in rates if key in theirs},
             "activation": _ACTIVATIONS[activation],
             "scale_embeddings": bool(theirs["scale_embedding"]),
-            # Also where theirs has none: it excludes a second row of the piece that begins the target
+            # Even if theirs has none: it excludes SOS, whose row may repeat that of another piece.
             "output_bias": True,
             **self.family.model,
         }
@@ -143,7 +143,7 @@ class Description:
     def _decoding_section(self) -> dict[str, Any]:
         settings = dict(self.theirs) | read_mapping(self.folder / "generation_config.json", {})
         section = {"beam_size": settings.get("num_beams"), "length_penalty": settings.get("length_penalty")}
-        if isinstance(settings.get("max_length"), int):  # theirs counts the start and the end
+        if isinstance(settings.get("max_length"), int):  # SOS and EOS counted
             section["max_length"] = settings["max_length"] - 2
         return {key: value for key, value in section.items() if value is not None}
 
@@ -172,15 +172,15 @@ class Description:
         return sources, chosen
 
 
-def own_plan(folder: Path, in_one_matrix: bool = False, sines_first: bool = True) -> Plan:
-    """Plan the import of an export of ours; `in_one_matrix` says that it joins embeddings that are separate here.
+def plan_of_export(folder: Path, in_one_matrix: bool = False, sines_first: bool = True) -> Plan:
+    """Plan the import of an export of `mt`; with `in_one_matrix`, it joins embeddings that are separate here.
 
     Raises:
         InputError: a file is missing or damaged.
     """
-    own = ModelDir(folder / OWN)
-    config = load_config(own.config)
-    tokenizers = TokenizerPair.load(own.tokenizer, config.tokenizer.shared)
+    mt_folder = ModelDir(folder / MT_FOLDER)
+    config = load_config(mt_folder.config)
+    tokenizers = TokenizerPair.load(mt_folder.tokenizer, config.tokenizer.shared)
     source, target = (torch.arange(tokenizer.vocab_size) for tokenizer in tokenizers)
     sizes = len(source), len(target)
     if in_one_matrix and not (config.model.tie_embeddings and tokenizers.shared):  # the target's rows follow
@@ -191,7 +191,7 @@ def own_plan(folder: Path, in_one_matrix: bool = False, sines_first: bool = True
 
 
 def _data_section(folder: Path, sources: Sequence[str], targets: Sequence[str], positions: int) -> dict[str, Any]:
-    """Return a data section whose corpus, one text for each pair of languages, is to be filled in by who trains on."""
+    """Return a data section with one text for each pair of languages, to be replaced before the model is trained."""
     pairs = [(source, target) for source in sources for target in targets if source != target]
     if len(pairs) > _MAX_PAIRS:
         message = f"{folder}: {len(pairs):,} pairs of languages are too many"
@@ -205,7 +205,7 @@ def _data_section(folder: Path, sources: Sequence[str], targets: Sequence[str], 
 
 
 def _refuse_other_language(folder: Path, own: str | None, given: Sequence[str]) -> None:
-    """Refuse languages other than that of a model; a group of languages, as `mul`, is unknown here and has many."""
+    """Refuse languages other than a model's own; a code of a group of languages, as `mul`, refuses none."""
     if own and base_language(own) in LANGUAGE_NAMES:
         for code in given:
             if written_as(code) != written_as(own):

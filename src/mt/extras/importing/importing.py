@@ -14,7 +14,7 @@ from mt.bundle.model_folder import build_model, load_model, new_model
 from mt.config import Config
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError, MachineError, first_line, is_disk_full
-from mt.extras.export.common import OWN
+from mt.extras.export.common import MT_FOLDER
 from mt.extras.importing.huggingface import Languages, read_plan
 from mt.extras.importing.marian import find_npz, read_marian
 from mt.extras.importing.pruning import prune
@@ -29,7 +29,7 @@ _CONVERTER = "SFconvertbot"  # the hub's own account, which offers pickled weigh
 
 
 def find_folder(name: str) -> Path:
-    """Return the path of a folder or a model of Marian, or of a name on the hub, which is downloaded once.
+    """Return the path of a folder or of a Marian model; a name on the hub is downloaded once.
 
     Raises:
         InputError: there is no such folder, and the hub does not have it, has no safetensors or cannot be reached.
@@ -91,27 +91,26 @@ def import_folder(
 ) -> str:
     """Write a model folder with the weights and tokenizers of another; return lines for the user.
 
-    `origin` is what the user calls it: the path of the folder, or its name on the hub. `languages` are those of source
-    and target that the user chose. With a corpus, the vocabulary is
-    reduced to the pieces that it needs, and the folder may be a run folder or a model folder of ours. `check` is as in
-    `atomic.new_folder`.
+    `origin` is the path of the folder or its name on the hub, as the user wrote it. `languages` are those of source and
+    target that the user chose. With a corpus, the vocabulary is reduced to the pieces that it needs, and the folder may
+    be a run folder or a model folder of `mt`. `check` is as in `atomic.new_folder`.
 
     Raises:
         InputError: the folder is of another architecture or incomplete, its parts do not fit together, a language must
             be chosen or is not the model's, or it is a model of ours already.
     """
-    places = RunDir(folder).model, ModelDir(folder)
-    ours = [each for each in places if each.config.is_file() and each.tokenizer.is_dir()]
-    own = ours[0] if ours else ModelDir(folder / OWN)
+    candidates = RunDir(folder).model, ModelDir(folder)
+    ours = [each for each in candidates if each.config.is_file() and each.tokenizer.is_dir()]
+    mt_folder = ours[0] if ours else ModelDir(folder / MT_FOLDER)
     if ours and not corpus:
         raise InputError(f"{folder}: this is a model of mt already", "use it as it is, or reduce it with --prune FILE")
     if ours:
-        loaded = load_model(own, torch.device("cpu"))
+        loaded = load_model(mt_folder, torch.device("cpu"))
         config, tokenizers = loaded.config, loaded.tokenizers
         weights = {name: parameter.detach() for name, parameter in loaded.model.named_parameters()}
     else:
         config, tokenizers, weights = _read(folder, origin, languages)
-    if own.config.is_file():
+    if mt_folder.config.is_file():
         _refuse_options(folder, config, languages)
     lines = []
     if corpus:
@@ -126,7 +125,7 @@ def import_folder(
     decoding = config.decoding.model_copy(update={"shortlist": 0})  # it would have to be computed again
     config = config.model_copy(update={"decoding": decoding})
     facts = {"imported": origin, **_card_facts(folder.parent if folder.is_file() else folder)}
-    preprocessing = load_preprocessing(own)
+    preprocessing = load_preprocessing(mt_folder)
     with new_model(ModelDir(output), config, tokenizers, weights, facts, preprocessing=preprocessing, check=check):
         pass
     data = config.data
@@ -136,9 +135,9 @@ def import_folder(
 
 def _read(folder: Path, origin: str, languages: Languages) -> tuple[Config, TokenizerPair, dict[str, Tensor]]:
     """Read a model of other software."""
-    place = Path(origin).resolve()
-    named = place.parent.name if folder.is_file() else place.name
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", named).strip("._-")[:100] or "imported"
+    path = Path(origin).resolve()
+    stem = path.parent.name if folder.is_file() else path.name
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", stem).strip("._-")[:100] or "imported"
     if (folder / "model.bin").is_file():
         from mt.extras.importing.ctranslate2 import read_ctranslate2
 
@@ -154,11 +153,11 @@ def _read(folder: Path, origin: str, languages: Languages) -> tuple[Config, Toke
 
 
 def _refuse_options(folder: Path, config: Config, languages: Languages) -> None:
-    """Refuse other languages than all that a model of ours has."""
-    known = config.data.source_lang, config.data.target_lang
-    for option, given, own in zip(("--from", "--to"), languages, known, strict=True):
-        if given and set(given) != set(own):
-            message = f"{folder}: {option} {', '.join(given)}, but this model of mt keeps its own ({', '.join(own)})"
+    """Refuse languages other than exactly those of a model of `mt`."""
+    model_languages = config.data.source_lang, config.data.target_lang
+    for option, given, known in zip(("--from", "--to"), languages, model_languages, strict=True):
+        if given and set(given) != set(known):
+            message = f"{folder}: {option} {', '.join(given)}, but this model of mt keeps its own ({', '.join(known)})"
             raise InputError(message, f"leave out {option}")
 
 
@@ -167,7 +166,7 @@ def _megabytes(weights: Mapping[str, Tensor]) -> float:
 
 
 def _card_facts(folder: Path) -> dict[str, Any]:
-    """Return the licence, or several, in the front matter of a model card, if it says one."""
+    """Return the licence or licences in the front matter of a model card as a fact, if there are any."""
     try:
         _, front, _ = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
         licence = plain_yaml(front)["license"]

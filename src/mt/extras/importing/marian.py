@@ -29,9 +29,9 @@ from mt.extras.importing.weights import Plan, tensor2tensor_sinusoids
 from mt.text.languages import base_language
 
 _CONFIG = "special:model.yml"
-_POSITIONS = 512  # as transformers gives these models, whose sinusoids have no end
+_POSITIONS = 512  # as in transformers; the sinusoids themselves have no limit
 _ACTIVATIONS = {"relu": 0, "swish": 2}  # by CTranslate2's numbers; Marian's gelu is an approximation that we lack
-_NORMS = {"dan": False, "n da n": True}  # transformer-preprocess, -postprocess, -postprocess-top: is it pre-norm
+_NORMS = {"dan": False, "n da n": True}  # is it pre-norm, by transformer-preprocess, -postprocess, -postprocess-top
 _ALLOWED: dict[str, tuple[Any, ...]] = {
     "type": ("transformer",),
     "right-left": (False,),
@@ -44,7 +44,7 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "transformer-disable-position-embeddings": (False,),
     "transformer-attention-mask": ("default",),
 }
-# Patterns of names, with transformers' ones; a layer's number is one less there.
+# Patterns of names, and transformers' names, which count layers from 0.
 _NAMES = {
     r"(\w+coder)_l(\d+)_self_([Wb])([qkv])": r"model.{0}.layers.{1}.self_attn.{3}_proj.{2}",
     r"(\w+coder)_l(\d+)_self_([Wb])o": r"model.{0}.layers.{1}.self_attn.out_proj.{2}",
@@ -68,7 +68,7 @@ _KINDS = {"W": "weight", "b": "bias", "scale": "weight", "bias": "bias"}
 
 
 def find_npz(path: Path) -> Path | None:
-    """Return the model file of a path, which is one or holds one; None if there is none.
+    """Return the model file at a path, or in a folder; None if there is none.
 
     Raises:
         InputError: there are several.
@@ -124,7 +124,7 @@ def _load(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _settings(path: Path, content: bytes) -> dict[str, float]:
-    """Return the settings that `describe` wants."""
+    """Return the flags that `describe` needs."""
     try:
         config = dict(plain_yaml(content))
         heads, activation = int(config["transformer-heads"]), str(config["transformer-ffn-activation"])
@@ -167,7 +167,7 @@ def _weights(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str
 
 
 def _name(name: str) -> str | None:
-    """Return transformers' name of a parameter; None for one of other architectures."""
+    """Return transformers' name of a parameter; None if it belongs to another architecture."""
     for pattern, template in _NAMES.items():
         if match := re.fullmatch(pattern, name):
             side, number, kind, part = (*match.groups(), *[""] * 4)[:4]
@@ -178,28 +178,28 @@ def _name(name: str) -> str | None:
 def _vocabularies(folder: Path, languages: Languages) -> tuple[tuple[Path, Path], tuple[list[str], list[str]]]:
     """Return the SentencePiece models of source and target, and the pieces of their vocabularies by id."""
     named = _named(folder, "vocabs")
-    found = named or list(folder.glob("*vocab*.yml")) or list(folder.glob("*.spm"))
+    vocabs = named or list(folder.glob("*vocab*.yml")) or list(folder.glob("*.spm"))
     models = [folder / "source.spm", folder / "target.spm"]
     if not all(path.is_file() for path in models):
-        models = [path for path in found if path.suffix == ".spm"] or list(folder.glob("*.spm"))
-    for what, paths in (("vocabulary (*vocab*.yml, *.spm)", found), ("SentencePiece model (*.spm)", models)):
+        models = [path for path in vocabs if path.suffix == ".spm"] or list(folder.glob("*.spm"))
+    for kind, paths in (("vocabulary (*vocab*.yml, *.spm)", vocabs), ("SentencePiece model (*.spm)", models)):
         if not 1 <= len(paths) <= 2:
-            raise InputError(f"{folder}: {len(paths)} files are a {what}, but one is needed, or one for each language")
+            raise InputError(f"{folder}: {len(paths)} files are a {kind}, but one is needed, or one for each language")
     sides = [(*languages[0], "source", "src"), (*languages[1], "target", "trg", "tgt")]
-    found, models = (paths if set(paths) <= set(named) else _in_order(paths, *sides) for paths in (found, models))
-    source, target = (_pieces(path) for path in (found[0], found[-1]))
+    vocabs, models = (paths if set(paths) <= set(named) else _in_order(paths, *sides) for paths in (vocabs, models))
+    source, target = (_pieces(path) for path in (vocabs[0], vocabs[-1]))
     return (models[0], models[-1]), (source, target)
 
 
 def _in_order(paths: Sequence[Path], source: Sequence[str], target: Sequence[str]) -> list[Path]:
     """Return the file of the source before that of the target, by the words in their names."""
 
-    def lean(path: Path) -> int:
-        found = set(map(base_language, re.split("[^a-z]+", path.name.lower())))
-        return len(found.intersection(map(base_language, target))) - len(found.intersection(map(base_language, source)))
+    def side(path: Path) -> int:
+        words = set(map(base_language, re.split("[^a-z]+", path.name.lower())))
+        return len(words.intersection(map(base_language, target))) - len(words.intersection(map(base_language, source)))
 
-    ordered = sorted(paths, key=lean)
-    if len(ordered) == 2 and lean(ordered[0]) == lean(ordered[1]):
+    ordered = sorted(paths, key=side)
+    if len(ordered) == 2 and side(ordered[0]) == side(ordered[1]):
         message = f"{' and '.join(sorted(path.name for path in paths))} do not say which language they are for"
         hint = "list them in decoder.yml, as vocabs: [SOURCE, TARGET], or name the languages: --from LANG --to LANG"
         raise InputError(f"{paths[0].parent}: {message}", hint)

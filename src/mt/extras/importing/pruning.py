@@ -5,7 +5,7 @@ wherever it needs no pruned piece:
 
 * unigram: a piece that is not on the best path of a sentence has no influence on it. The pieces of the smallest and the
   largest score stay, since the scores of unknown characters and user-defined symbols are computed from them;
-* BPE: a merge that is not performed has no influence, so the pieces through which a kept piece is merged stay.
+* BPE: a merge that is not performed has no influence, so kept pieces and those that they are merged from suffice.
 
 Single characters, bytes, symbols and language tags stay, so no text becomes unknown that was known.
 """
@@ -38,10 +38,10 @@ class Pruned:
 
     config: Config
     tokenizers: TokenizerPair
-    source_ids: Tensor  # for each of its ids (U,) the id before
+    source_ids: Tensor  # for each of the remaining ids (U,) the old one
     target_ids: Tensor
-    lines: int  # of the corpus, those of several tokenizers counted several times
-    unchanged: int  # those that are split into the same pieces as before
+    lines: int  # of the corpus; a line for both tokenizers counts twice
+    unchanged: int  # lines that are split into the same pieces as before
 
     def weights(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Select the rows of embeddings and output that remain."""
@@ -56,17 +56,17 @@ class Pruned:
 def prune(config: Config, tokenizers: TokenizerPair, corpus: Sequence[Path]) -> Pruned:
     """Reduce a model's vocabulary to the pieces that text files need.
 
-    A file whose name ends in one of the model's languages, as train.en, is of that language; another is of all.
+    A file with a suffix that is one of the model's languages, as train.en, is in that language; others are in all.
 
     Raises:
         InputError: a tokenizer is not a SentencePiece model of unigrams or BPE, a file cannot be read, or
             there is no text of source or target.
     """
     sides = config.data.source_lang, config.data.target_lang
-    files = [[path for path in corpus if _is_of(path, own, {*sides[0], *sides[1]})] for own in sides]
-    for own, chosen in zip(sides, files, strict=True):
+    files = [[path for path in corpus if _is_in(path, codes, {*sides[0], *sides[1]})] for codes in sides]
+    for codes, chosen in zip(sides, files, strict=True):
         if not any(map(any, _batches(chosen))):
-            message = f"--prune {corpus[0]}: no text of {shortened(', '.join(own))}, whose pieces would be lost"
+            message = f"--prune {corpus[0]}: no text of {shortened(', '.join(codes))}, whose pieces would be lost"
             raise InputError(message, "name files with text of both languages")
     if tokenizers.source is tokenizers.target:  # with one model
         files = [[*corpus]]
@@ -74,7 +74,7 @@ def prune(config: Config, tokenizers: TokenizerPair, corpus: Sequence[Path]) -> 
         source, kept = _reduced(tokenizers.source, files)
         pair, ids = TokenizerPair(source, source.counterpart), [kept, kept]
     else:
-        reduced = [_reduced(tokenizer, [own]) for tokenizer, own in zip(tokenizers, files, strict=True)]
+        reduced = [_reduced(tokenizer, [paths]) for tokenizer, paths in zip(tokenizers, files, strict=True)]
         pair, ids = TokenizerPair(reduced[0][0], reduced[1][0]), [kept for _, kept in reduced]
     counts = [_compare(*side) for side in zip(tokenizers, pair, files, strict=False)]
     lines, unchanged = (sum(column) for column in zip(*counts, strict=True))
@@ -83,9 +83,9 @@ def prune(config: Config, tokenizers: TokenizerPair, corpus: Sequence[Path]) -> 
     return Pruned(pruned, pair, torch.tensor(ids[0]), torch.tensor(ids[1]), lines, unchanged)
 
 
-def _is_of(path: Path, own: Sequence[str], known: set[str]) -> bool:
+def _is_in(path: Path, codes: Sequence[str], known: set[str]) -> bool:
     named = {suffix[1:] for suffix in path.suffixes} & known
-    return not named or bool(named & {*own})
+    return not named or bool(named & {*codes})
 
 
 def _batches(files: Sequence[Path]) -> Iterator[list[str]]:
@@ -106,7 +106,7 @@ def _compare(before: TextTokenizer, after: TextTokenizer, files: Sequence[Path])
 
 
 def _reduced(tokenizer: TextTokenizer, files: Sequence[Sequence[Path]]) -> tuple[SentencePieceTokenizer, list[int]]:
-    """Return a tokenizer without the pieces that the files of each of its models do not need, and the ids it keeps."""
+    """Return a tokenizer with the pieces that each of its models needs for its files, and the old ids of these."""
     if not isinstance(tokenizer, SentencePieceTokenizer):
         raise InputError("--prune: the model's tokenizer is not SentencePiece, so its vocabulary cannot be reduced")
     models = [_parsed(model) for model in tokenizer.models]
@@ -140,16 +140,16 @@ def _needed(model: Any, files: Sequence[Path]) -> set[str]:
 
 
 def _merged(piece: str, scores: Mapping[str, float]) -> set[str]:
-    """Return the pieces of which BPE makes a piece, which it does alone as in any sentence."""
-    parts, passed = list(piece), set()
+    """Return the pieces that BPE merges on the way to a piece, which are the same in every sentence."""
+    parts, merged = list(piece), set()
     while len(parts) > 1:
         pairs = [left + right for left, right in pairwise(parts)]
         best = max(range(len(pairs)), key=lambda i: (scores.get(pairs[i], -math.inf), -i))
         if pairs[best] not in scores:
             break
-        passed.add(pairs[best])
+        merged.add(pairs[best])
         parts[best : best + 2] = [pairs[best]]
-    return passed
+    return merged
 
 
 def _parsed(content: bytes) -> Any:

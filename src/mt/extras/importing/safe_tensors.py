@@ -20,10 +20,10 @@ _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "ch
 def read_mapping(
     path: Path, default: dict[str, Any] | None = None, parse: Callable[[bytes], Any] = json.loads
 ) -> dict[str, Any]:
-    """Return the keys and values of a file of JSON, or of what `parse` reads; of a missing one, the default.
+    """Return the keys and values in a file of JSON, or of the format that `parse` reads; the default if it is missing.
 
     Raises:
-        InputError: there is no such file and no default, or it is something else.
+        InputError: there is no such file and no default, or it has other content.
     """
     if default is not None and not path.is_file():
         return default
@@ -46,7 +46,7 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 def plain_yaml(content: str | bytes) -> Any:
-    """Parse YAML without aliases, a few lines of which can stand for gigabytes; they are a ValueError."""
+    """Parse YAML; raise a ValueError at an alias, since a few lines with aliases can expand to gigabytes."""
     return yaml.load(content, Loader=_PlainLoader)
 
 
@@ -77,7 +77,7 @@ class Tensors:
 
 
 def open_safetensors(folder: Path) -> Tensors:
-    """Map the tensors of one safetensors file or several into memory; they are read when they are used.
+    """Map the tensors of one or several safetensors files into memory; they are read when they are used.
 
     Raises:
         InputError: a file is damaged, or the folder has none.

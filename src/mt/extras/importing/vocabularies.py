@@ -14,7 +14,7 @@ from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.extras.importing.safe_tensors import COPY_AGAIN, read_mapping
 
-_MAX_UNUSED_ROWS = 256  # of embeddings, which some models fill up to a round number
+_MAX_UNUSED_ROWS = 256  # of embeddings, whose number some models round up
 # Language pieces by kind of tokenizer
 _TAGS = {
     "marian": re.compile(r">>(.+)<<"),
@@ -22,7 +22,7 @@ _TAGS = {
     "aligned": re.compile(r"([a-z]{2}_[A-Z]{2}|[a-z]{3}_[A-Z][a-z]{3})"),  # mBART's en_XX, NLLB's eng_Latn
 }
 _SPECIALS = {"<s>", "<pad>", "</s>", "<unk>", "<mask>"}
-_FILLING = re.compile(r"madeupword\d+")  # up to a round number of rows
+_FILLING = re.compile(r"madeupword\d+")  # pieces that round up the number of rows
 # M2M-100's languages in the order of their rows, which follow those of the vocabulary
 _M2M_100 = (
     "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu hy "
@@ -94,7 +94,7 @@ def read_vocabulary(folder: Path, settings: Mapping[str, Any], one_matrix: bool)
 def marian_vocabulary(
     models: tuple[Path, Path], source: Mapping[str, int], target: Mapping[str, int] | None
 ) -> Vocabulary:
-    """Return a vocabulary of two SentencePiece models, with ids by piece, and those of the target if it has others.
+    """Return a vocabulary of two SentencePiece models and ids by piece; `target` is None if the source's are shared.
 
     Raises:
         InputError: a SentencePiece model is missing.
@@ -104,9 +104,9 @@ def marian_vocabulary(
 
 
 def multilingual_vocabulary(folder: Path, names: Sequence[str]) -> tuple[Vocabulary, str] | None:
-    """Return the vocabulary of M2M-100, NLLB or mBART with pieces by id, and the model's kind.
+    """Return the vocabulary of M2M-100, NLLB or mBART with these pieces in the order of ids, and its `model_type`.
 
-    None if no piece is one of their languages.
+    None if no piece is a language of theirs.
 
     Raises:
         InputError: the folder has no `sentencepiece.bpe.model`.
@@ -121,7 +121,7 @@ def multilingual_vocabulary(folder: Path, names: Sequence[str]) -> tuple[Vocabul
 
 
 def _refuse_added_tokens(folder: Path, settings: Mapping[str, Any], vocabulary: Vocabulary) -> None:
-    """Refuse tokens that are looked for before SentencePiece splits a text, which our tokenizers do not do."""
+    """Refuse added tokens, which are matched before SentencePiece splits a text; our tokenizers do not do that."""
     listed, state = (read_mapping(folder / name, {}) for name in ("added_tokens.json", "tokenizer.json"))
     described, more = settings.get("added_tokens_decoder") or {}, state.get("added_tokens") or []
     try:

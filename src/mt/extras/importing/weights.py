@@ -1,4 +1,4 @@
-"""Weights of transformers' encoder-decoder classes under the names of ours.
+"""Weights of transformers' encoder-decoder classes under our names.
 
 Their layers have the same names in all classes. Where positions are sinusoids, theirs are all sines, then all cosines,
 so the dimensions of d_model are permuted, as `mt.extras.export.huggingface_weights` does in the other direction.
@@ -27,7 +27,7 @@ _SIDES = {"source": "encoder", "target": "decoder"}
 _SHARED = ("model.shared", "model.decoder.embed_tokens", "model.encoder.embed_tokens", "lm_head")
 _TIED_TARGET = ("model.decoder.embed_tokens", "lm_head", "model.shared")  # where the source has another matrix
 _UNUSED = re.compile(r"(model\.(en|de)coder\.embed_positions\.weights?|final_logits_bias)")
-NEVER = -100.0  # bias of a row that only begins a translation; more would be added to a smoothed loss
+NEVER = -100.0  # bias of a piece that only begins a translation; a lower one would inflate a smoothed loss
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Family:
     """An architecture: keys of our model section, and differences between their positions and ours."""
 
     model: Mapping[str, Any]
-    offset: int = 0  # rows of their table of positions before the first position
-    sinusoids: Callable[[int, int], Tensor] | None = None  # table (P, D) that is learned here but computed there
+    offset: int = 0  # unused rows at the start of their position table
+    sinusoids: Callable[[int, int], Tensor] | None = None  # makes the table (P, D), learned here but computed there
     sines_first: bool = True  # their sinusoids are all sines, then all cosines; ours alternate
 
 
@@ -50,8 +50,8 @@ class Plan:
     target_rows: Tensor
     vocab_sizes: tuple[int, int]  # V of their source and target embeddings
     family: Family
-    tied: bool  # their output is their target embeddings
-    one_matrix: bool  # so are their source embeddings
+    tied: bool  # their output and target embeddings are one matrix
+    one_matrix: bool  # if tied: their source embeddings are the same matrix, too
     exact: bool = False  # our own export: every row is a token's, and biases that we lack are zero
 
 
@@ -102,8 +102,8 @@ def _read(tensors: Tensors, plan: Plan, name: str, shape: Sequence[int]) -> Tens
     if part == "tokens" or module == "output":
         return _rows(tensors, plan, side if part else "output", kind, shape)
     names = huggingface_names(module)
-    own = (shape[0] // len(names), *shape[1:])
-    return torch.cat([tensors.read(f"{each}.{kind}", own) for each in names])
+    part_shape = (shape[0] // len(names), *shape[1:])
+    return torch.cat([tensors.read(f"{each}.{kind}", part_shape) for each in names])
 
 
 def _rows(tensors: Tensors, plan: Plan, side: str, kind: str, shape: Sequence[int]) -> Tensor:
@@ -116,10 +116,10 @@ def _rows(tensors: Tensors, plan: Plan, side: str, kind: str, shape: Sequence[in
         if not plan.exact:
             bias[SOS_ID] = NEVER
         return bias
-    own = {"source": "model.encoder.embed_tokens", "target": "model.decoder.embed_tokens", "output": "lm_head"}[side]
+    first = {"source": "model.encoder.embed_tokens", "target": "model.decoder.embed_tokens", "output": "lm_head"}[side]
     others: Sequence[str] = () if side == "output" else _SHARED[:1]
     if plan.tied and (plan.one_matrix or not is_source):
         others = _SHARED if plan.one_matrix else _TIED_TARGET
-    names = [f"{each}.weight" for each in (own, *others)]
+    names = [f"{each}.weight" for each in (first, *others)]
     name = next((each for each in names if each in tensors.by_name), names[0])
     return tensors.read(name, (count, shape[1]))[rows]
