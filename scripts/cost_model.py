@@ -1,13 +1,13 @@
-"""What a training costs on paper: time by the number of GPUs, and a corpus's disk, memory and hours.
+"""Estimates the cost of a training: time by the number of GPUs, and a corpus's disk, memory and hours.
 
     python scripts/cost_model.py --config configs/wmt14_en_de_big.yaml --gpus 1 8 64 512 --pairs 4e8
 
     step time = compute(tokens / N) + 2 (N - 1) / N * bytes of the gradients / bandwidth
 
 Compute is the model's operations (`flops.py`) over the rate that a device reaches, not the one on its data sheet;
-the exchange is a ring all-reduce of 32-bit gradients. Neither overlaps here, so the model is on the safe side. It stops
-paying where the exchange takes as long as the compute: half of every GPU is wasted there. `bench/scaling.py` compares
-the same formula with measured steps.
+the exchange is a ring all-reduce of 32-bit gradients. They do not overlap here, so the model is on the safe side. More
+GPUs stop paying off where the exchange takes as long as the compute: half of every GPU is wasted there.
+`bench/scaling.py` compares the same formula with measured steps.
 """
 
 import argparse

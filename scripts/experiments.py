@@ -14,8 +14,8 @@ settings that set it apart:
 No experiment sees a test set: `data.test` is null in all of them. The table has BLEU on the validation set (greedy, the
 best of the training; beam search, of the finished model), the time in CPU minutes, which other work on the machine
 changes least, and the settings. Each experiment is an ordinary run; started again, the script skips finished ones and
-resumes the others, and refuses to go on where the file or the base has other settings than a run began with. With
-`--jobs` above 1 each gets one thread. The exit code is 1 where an experiment failed.
+resumes the others, but refuses to if the file or the base has other settings than a run was started with. With
+`--jobs` above 1 each gets one thread. The exit code is 1 if an experiment failed.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def read_experiments(path: Path) -> list[Experiment]:
 
 
 def train(experiment: Experiment, runs: Path, one_thread: bool) -> bool:
-    """Trains an experiment to its end; its CPU time is added up over interruptions in a file beside its run.
+    """Train an experiment to its end; its CPU time is summed over interruptions in a file beside its run.
 
     Returns:
         whether it got there.
@@ -87,15 +87,15 @@ def _settings(experiment: Experiment, runs: Path) -> Path:
 
 
 def _identity(experiment: Experiment) -> str:
-    """What a run is of: the base by its content, for it may change under the same name."""
+    """Return what identifies a run: its settings and the content of the base, which may change under its name."""
     content = hashlib.sha256(Path(experiment.base).read_bytes()).hexdigest()
     return json.dumps([experiment.base, content, *_changes(experiment)])
 
 
 def refuse_other_settings(experiment: Experiment, runs: Path) -> None:
-    """A run is that of the settings it was begun with; a table must not show it beside others."""
+    """Exit if a run was started with other settings, which a table must not show beside these."""
     note = _settings(experiment, runs)
-    if not (runs / experiment.name).exists():  # it was never begun: its settings were refused
+    if not (runs / experiment.name).exists():  # it never started, as its settings were refused
         return
     identity = json.loads(_identity(experiment))
     without_content = [identity[0], *identity[2:]]  # as it was noted before 2026-11-24
@@ -107,7 +107,7 @@ def refuse_other_settings(experiment: Experiment, runs: Path) -> None:
 
 
 def result(experiment: Experiment, runs: Path) -> dict[str, Any] | None:
-    """What a finished experiment reached; None where it did not finish."""
+    """Return the figures of a finished experiment; None if it has not finished."""
     run = RunDir(runs / experiment.name)
     if not run.model.manifest.exists():
         return None

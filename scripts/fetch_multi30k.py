@@ -21,7 +21,7 @@ LANGUAGES = ("en", "de")
 
 
 def copy_from(folder: Path, to: Path) -> None:
-    """Copies the files, checked line by line; further languages of the data set (fr, cs) come along."""
+    """Copy the files, checked line by line, and those of further languages of the data set (fr, cs)."""
     for split in SPLITS:
         found = [path for path in sorted(folder.glob(f"{split}.*")) if path.name.removesuffix(".gz").count(".") == 1]
         languages = {path.name.removesuffix(".gz").rpartition(".")[2] for path in found}
@@ -33,7 +33,7 @@ def copy_from(folder: Path, to: Path) -> None:
 
 
 def fetch_from_hub(to: Path) -> None:
-    """Loads the data set from the hub or its cache."""
+    """Load the data set from the hub or its cache."""
     from datasets import load_dataset
 
     for split, hub_split in SPLITS.items():

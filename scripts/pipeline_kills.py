@@ -2,10 +2,10 @@
 
     python scripts/pipeline_kills.py configs/pipelines/student.yaml --kills 20 --jobs 2 --set root=FOLDER
 
-The second run is killed with SIGKILL, twice the pipeline itself and then one of its commands, at random moments within
-the steps that were targeted least often so far, and started again with the same command. At the end all files but
-those with times must have the same SHA-256. The last step gets the kills that are left, so there are fewer only if it
-ends too early.
+The second run is killed with SIGKILL, two times of three the pipeline itself and else one of its commands, at random
+moments within the steps that were targeted least often so far, and started again with the same command. At the end all
+files but those with times must have the same SHA-256. The last step gets the kills that remain, so there are fewer only
+if it ends too early.
 """
 
 import argparse
@@ -67,25 +67,25 @@ class Pipeline:
         numbers = [number for path in children for number in path.read_text().split()]
         return [int(number) for number in numbers if b"-m\0mt\0" in Path(f"/proc/{number}/cmdline").read_bytes()]
 
-    def kill(self, whole: bool, rng: random.Random) -> None:
+    def kill(self, pipeline_itself: bool, rng: random.Random) -> None:
         """Kill the pipeline, or one of its commands, after which it ends by itself."""
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # a command has just ended
-            commands = [] if whole else self.commands()
+            commands = [] if pipeline_itself else self.commands()
             os.kill(rng.choice(commands) if commands else self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
 def run_with_kills(pipeline: Pipeline, durations: dict[str, float], kills: int, rng: random.Random) -> Counter[str]:
-    """Run a pipeline to its end with so many kills on the way; return how often each step was killed."""
+    """Run a pipeline to its end and kill it that often on the way; return how often each step was killed."""
     killed, aimed, made = Counter(dict.fromkeys(durations, 0)), Counter[str](), 0
-    most: dict[str, int] = {}
+    quotas: dict[str, int] = {}
     pipeline.start()
     while made < kills and pipeline.process.poll() is None:
         time.sleep(POLL)
         for name in pipeline.running():
-            if name not in most:  # of the kills that are left, a share for it and those still to run
-                most[name] = -(-(kills - made) // (len(durations) - len(most)))
-        targets = [name for name in pipeline.running() if aimed[name] < most[name]]
+            if name not in quotas:  # an equal share of the kills that remain for this step and each one still to run
+                quotas[name] = -(-(kills - made) // (len(durations) - len(quotas)))
+        targets = [name for name in pipeline.running() if aimed[name] < quotas[name]]
         if not targets:
             continue
         target = min(targets, key=aimed.__getitem__)
@@ -120,11 +120,11 @@ def main() -> None:
     arguments = parser.parse_args()
     words = ["--config", str(arguments.pipeline), "--jobs", arguments.jobs]
     words += [word for value in arguments.set for word in ("--set", value)]
-    whole = Pipeline(words, arguments.work / "runs")
-    whole.start()
-    durations = whole.durations()
+    undisturbed = Pipeline(words, arguments.work / "runs")
+    undisturbed.start()
+    durations = undisturbed.durations()
     first = products(arguments.work / "runs")
-    (arguments.work / "runs").rename(arguments.work / "whole")  # as configurations name the folder of the runs
+    (arguments.work / "runs").rename(arguments.work / "whole")  # the second run must have the same path
     print("seconds:", ", ".join(f"{name} {value:.0f}" for name, value in durations.items()), flush=True)
     rng = random.Random(arguments.seed)
     killed = run_with_kills(Pipeline(words, arguments.work / "runs"), durations, arguments.kills, rng)

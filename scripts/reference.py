@@ -1,4 +1,4 @@
-"""Reference pages of docs/: the configuration from classes, commands from options, Python from docstrings."""
+"""Generator of reference pages in docs/: configuration from classes, commands from options, Python from docstrings."""
 
 import inspect
 import re
@@ -47,7 +47,7 @@ _PIPELINES: dict[str, type[Section]] = {
     "A pipeline: the output of a step": Place,
 }
 _NAMES = {int: "whole number", float: "number", str: "text", bool: "true, false", type(None): "null"}
-# The upper limits (`le`) only catch slips of the finger, and would be noise here.
+# Upper limits (`le`) only catch typing errors, and would be noise here.
 _BOUNDS = {"ge": "≥", "gt": ">", "lt": "<"}
 
 
@@ -127,9 +127,9 @@ def _described(value: Any, name: str) -> str:
     text = _docstring(inspect.getdoc(value) or "")
     if not inspect.isfunction(value):
         return text
-    declared = [each for each in inspect.signature(value).parameters.values() if each.name != "self"]
-    parameters = [_parameter(each) for each in declared]
-    keyword_only = [each.kind == each.KEYWORD_ONLY for each in declared]
+    declared = [parameter for parameter in inspect.signature(value).parameters.values() if parameter.name != "self"]
+    parameters = [_parameter(parameter) for parameter in declared]
+    keyword_only = [parameter.kind == parameter.KEYWORD_ONLY for parameter in declared]
     if any(keyword_only):
         parameters.insert(keyword_only.index(True), "*")
     call = textwrap.fill(f"{name}({', '.join(parameters)})", WIDTH, subsequent_indent="    ", break_on_hyphens=False)

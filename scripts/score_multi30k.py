@@ -1,4 +1,4 @@
-"""Scores Multi30k translations twice: as this project does, and as the papers on that data set do.
+"""Scores Multi30k translations in two ways: as this project does, and as the papers on that data set do.
 
     python scripts/score_multi30k.py --lang de --reference data/multi30k/test_2016_flickr.de runs/*/eval/test.beam
 
@@ -18,13 +18,13 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 
 def moses_tokens(lines: Sequence[str], lang: str) -> list[str]:
-    """Lower-cased, normalised, tokenised lines, tokens parted by spaces, special characters escaped as in Moses."""
+    """Return lower-cased, normalised lines of tokens with spaces between them, escaped as Moses does."""
     normalizer, tokenizer = MosesPunctNormalizer(lang), MosesTokenizer(lang)
     return [tokenizer.tokenize(normalizer.normalize(line.lower()), return_str=True) for line in lines]
 
 
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> float:
-    """BLEU on those tokens."""
+    """Return BLEU on the tokens of `moses_tokens`."""
     metric = BLEU(tokenize="none", force=True)
     return float(metric.corpus_score(moses_tokens(hypotheses, lang), [moses_tokens(references, lang)]).score)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains on several machines of a Slurm cluster, one process a GPU:
 #     sbatch --nodes 2 scripts/slurm.sh configs/wmt14_en_de_big.yaml
-# Ended by the time limit, it is sent SIGTERM two minutes earlier and saves; submitted again, it goes on.
+# Two minutes before its time limit it is sent SIGTERM, and saves its state; submitted again, it resumes.
 #SBATCH --job-name=mt
 #SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node=8
@@ -15,7 +15,7 @@ shift
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export OMP_NUM_THREADS=4
 [ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK # which srun ignores since 22.05
-export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 # restarts must not meet the addresses of those that died
+export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 # a restart must not find the addresses of processes that died
 export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=110 # seconds for a step, a validation and a checkpoint; 30 otherwise
 exec srun torchrun \
     --nnodes "$SLURM_NNODES" --nproc-per-node "${SLURM_GPUS_ON_NODE:-gpu}" --max-restarts 3 \

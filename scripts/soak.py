@@ -1,11 +1,11 @@
-"""Trains under fire: a process killed every 30 to 90 seconds, and what that cost.
+"""Trains in processes that are killed every 30 to 90 seconds, and reports what that costs.
 
     python scripts/soak.py --minutes 60
 
 It trains a small model on the built-in phrasebook. Each process is killed with SIGKILL at a time drawn by chance and
 started again with the same command; after the time given the last one is asked to stop. The report says how many steps
-were lost to the kills and what was left lying about. At the end the same number of steps is trained once without a
-kill: the weights must be the same, bit for bit, and this long life shows whether memory or open files grow.
+were lost to the kills and which temporary files were left. At the end the same number of steps is trained once without
+a kill: the weights must be the same, bit for bit, and this long run shows whether memory or open files grow.
 """
 
 import argparse
@@ -49,12 +49,12 @@ training:
   save_every: 100
   log_every: 1
 """
-SETTLED = 15.0  # seconds after which a process has what it needs
+SETTLED = 15.0  # seconds until a process has the memory and files that it needs
 
 
 @dataclass
 class Usage:
-    """What a process held over time: (seconds since its start, resident MB, open files), once it has settled."""
+    """Memory and files of a settled process over time: (seconds since its start, resident MB, open files)."""
 
     samples: list[tuple[float, float, int]] = field(default_factory=list)
 
@@ -69,7 +69,7 @@ class Usage:
         return max((sample[column] for sample in self.samples), default=0)
 
     def slope(self, column: int) -> float:
-        """Growth an hour: the slope of the line of least squares."""
+        """Return the growth an hour: the slope of a least-squares line."""
         if len(self.samples) < 2:
             return 0.0
         times, values = [s[0] for s in self.samples], [float(s[column]) for s in self.samples]
@@ -82,8 +82,8 @@ class Life:
 
     Attributes:
         usage: its memory and open files while it trains.
-        resumed: the step it went on from.
-        reached: the last step it did.
+        resumed: the step that it resumed from.
+        reached: the last step that it trained.
         saved: the newest checkpoint that it left.
     """
 
@@ -98,14 +98,14 @@ class Life:
 
 
 def start(config: Path, runs: Path) -> subprocess.Popen[bytes]:
-    """The command that is under test, writing to soak.log."""
+    """Start the command under test, which writes to soak.log."""
     words = [sys.executable, "-m", "mt", "train", "--config", str(config), "--runs", str(runs)]
     with (runs / "soak.log").open("ab") as log:
         return subprocess.Popen(words, stdout=log, stderr=log)
 
 
 def live(config: Path, run: RunDir, seconds: float, last: bool) -> Life:
-    """Starts the command, lets it work for a while, and kills it, or asks the last one to stop."""
+    """Start the command, let it work for a while, and kill it, or ask the last one to stop."""
     life = Life()
     process = start(config, run.root.parent)
     started = time.monotonic()
@@ -116,14 +116,14 @@ def live(config: Path, run: RunDir, seconds: float, last: bool) -> Life:
         life.usage.sample(process.pid, spent)
     process.send_signal(signal.SIGTERM if last else signal.SIGKILL)
     code = process.wait()
-    # Before it trains, SIGTERM ends it as it ends any program.
+    # Before the training starts, SIGTERM ends the process as it ends any program.
     if code not in ((143, -signal.SIGTERM) if last else (-signal.SIGKILL,)):
         raise SystemExit(f"exit code {code} where a signal was sent; see {run.root.parent}/soak.log")
     events = _events(run)
-    begun = max((i for i, event in enumerate(events) if event["event"] in ("start", "resume")), default=0)
-    life.resumed = events[begun]["step"] if events else 0
-    life.reached = max((event["step"] for event in events[begun:]), default=0)
-    life.saved = max(_whole_checkpoints(run), default=0)
+    first = max((i for i, event in enumerate(events) if event["event"] in ("start", "resume")), default=0)
+    life.resumed = events[first]["step"] if events else 0
+    life.reached = max((event["step"] for event in events[first:]), default=0)
+    life.saved = max(_checkpoint_steps(run), default=0)
     return life
 
 
@@ -131,21 +131,21 @@ def _events(run: RunDir) -> list[dict[str, Any]]:
     return list(parse_events(run.metrics.read_text(encoding="utf-8", errors="replace"))) if run.metrics.exists() else []
 
 
-def _whole_checkpoints(run: RunDir) -> list[int]:
+def _checkpoint_steps(run: RunDir) -> list[int]:
     steps = []
     for folder in run.checkpoints.glob("step-*"):
-        verify(folder)  # whole or absent: anything else is a failure of the soak
+        verify(folder)  # a checkpoint must be complete, or absent
         steps.append(int(folder.name.removeprefix("step-")))
     return steps
 
 
 def strays(run: RunDir) -> list[str]:
-    """Temporaries that a run has left."""
+    """Return the temporary files that a run has left."""
     return [str(path.relative_to(run.root)) for path in run.root.rglob(f"*{atomic.PARTIAL}*")]
 
 
 def undisturbed(config: Path, runs: Path) -> Usage:
-    """Trains to the end without a kill."""
+    """Train to the end without a kill."""
     usage, process, started = Usage(), start(config, runs), time.monotonic()
     while process.poll() is None:
         with contextlib.suppress(FileNotFoundError):  # it has just ended
@@ -157,7 +157,7 @@ def undisturbed(config: Path, runs: Path) -> Usage:
 
 
 def report(lives: Sequence[Life], left: Sequence[str]) -> str:
-    """What happened, one fact a line."""
+    """Return the results, one fact a line."""
     killed = lives[:-1]
     lost = [life.lost for life in killed]
     wrong = sum(later.resumed != earlier.saved for earlier, later in pairwise(lives) if later.resumed)
@@ -206,16 +206,16 @@ def main() -> None:
 
 
 def compare(usage: Usage, runs: Path, steps: int) -> bool:
-    """Says what the undisturbed training held, and whether it ended with the soaked one's weights."""
+    """Print the undisturbed training's usage, and whether it ended with the same weights as the soaked one."""
     span = usage.samples[-1][0] - usage.samples[0][0] if usage.samples else 0.0
     print(
         f"without a kill, over {span / 60:.0f} minutes: memory {usage.peak(1):.0f} MB at most, slope "
         f"{usage.slope(1):+.1f} MB an hour; open files {usage.peak(2)} at most, slope {usage.slope(2):+.2f} an hour"
     )
     pair = [CheckpointDir(RunDir(runs / name).checkpoint(steps)) for name in ("soaked", "undisturbed")]
-    same = [sha256(each.weights) + sha256(each.average) for each in pair]
-    print(f"weights after {steps:,} steps: {'the same' if same[0] == same[1] else 'DIFFERENT'} without a kill")
-    return same[0] == same[1]
+    soaked, undisturbed = (sha256(checkpoint.weights) + sha256(checkpoint.average) for checkpoint in pair)
+    print(f"weights after {steps:,} steps: {'the same' if soaked == undisturbed else 'DIFFERENT'} without a kill")
+    return soaked == undisturbed
 
 
 if __name__ == "__main__":

@@ -21,25 +21,25 @@ Curve = list[tuple[float, float]]
 
 
 def curve(run: Path) -> Curve:
-    """(minutes, greedy BLEU on the validation set) at each validation of a run.
+    """Return (minutes, greedy BLEU on the validation set) at each validation of a run.
 
     What a crash lost is left out; the time that it took is not.
     """
     points: dict[int, tuple[float, float]] = {}
-    spent = begun = last = 0.0
+    spent = session_start = last = 0.0
     for event in parse_events(RunDir(run).metrics.read_text(encoding="utf-8", errors="replace")):
         if event["event"] in ("start", "resume"):
-            spent += last - begun
-            begun = event["time"]
+            spent += last - session_start
+            session_start = event["time"]
             points = {step: point for step, point in points.items() if step <= event["step"]}
         last = event["time"]
         if event["event"] == "validation":
-            points[event["step"]] = (spent + last - begun) / 60, event["bleu"]
+            points[event["step"]] = (spent + last - session_start) / 60, event["bleu"]
     return list(points.values())
 
 
 def read_points(text: str) -> tuple[str, Curve]:
-    """`NAME=5:5.8,10:8.1` to a name and its points."""
+    """Parse `NAME=5:5.8,10:8.1` into a name and points."""
     name, _, values = text.partition("=")
     pairs = (value.partition(":")[::2] for value in values.split(","))
     return name, [(float(minutes), float(bleu)) for minutes, bleu in pairs]

@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def error_rate(sentences: Sequence[Sentence], found: Sequence[Links]) -> str:
-    """Compare links with the true ones: of links between words that have true ones, which are right?"""
+    """Return the error rate of the links between words that have true links."""
     right = n_found = n_true = 0
     for sentence, links in zip(sentences, found, strict=True):
         truth = true_links(sentence)
@@ -184,9 +184,8 @@ def is_right(
     wanted: dict[str, tuple[int, int]], found: dict[str, tuple[int, int]], sentence: Sentence, text: str
 ) -> bool | None:
     """Return whether all tags are in their place; None where a word has no translation, or a tag cannot be placed."""
-    own = true_links(sentence)
     links = dict(true_links(Sentence(sentence.english, text, sentence.pattern, sentence.parts)))
-    if set(links) != {s for s, _ in own}:
+    if set(links) != {s for s, _ in true_links(sentence)}:
         return None  # another translation
     for tag, (first, last) in wanted.items():
         if tag == "img":
@@ -197,7 +196,7 @@ def is_right(
         inside = {t for s, t in links.items() if first <= s < last}
         outside = set(links.values()) - inside
         if not inside or any(min(inside) < t < max(inside) for t in outside):
-            return None  # its words come apart
+            return None  # the translations of its words are not contiguous
         begin, end = found.get(tag, (0, 0))
         if not all(begin <= t < end for t in inside) or any(begin <= t < end for t in outside):
             return False

@@ -1,8 +1,8 @@
 """Counts how many sentence pairs `mt data align` finds again after lines were left out, merged and split.
 
-python scripts/bench/alignment.py data/train.en data/train.de --pairs 6000 --seed 5
+    python scripts/bench/alignment.py data/train.en data/train.de --pairs 6000 --seed 5
 
-With --missing, target lines are left out, and counted are the pairs of lines that `mt data clean --repair` keeps.
+With --missing, target lines are left out, and the pairs of lines that `mt data clean --repair` keeps are counted.
 """
 
 import argparse
@@ -57,15 +57,15 @@ def disturb(sources: list[str], targets: list[str], rng: random.Random) -> tuple
 def measure_missing(sources: list[str], targets: list[str], kind: str, rng: random.Random) -> None:
     """Leave out 300 target lines in one place, or 1 % of them everywhere, and print the pairs kept by a repair."""
     start = rng.randrange(len(targets) - 300)
-    one_place = set(range(start, start + 300))
-    gone = one_place if kind == "block" else set(rng.sample(range(len(targets)), len(targets) // 100))
-    left = [line for number, line in enumerate(targets) if number not in gone]
+    block = set(range(start, start + 300))
+    missing = block if kind == "block" else set(rng.sample(range(len(targets)), len(targets) // 100))
+    left = [line for number, line in enumerate(targets) if number not in missing]
     with tempfile.TemporaryDirectory() as folder:
         paths = Path(folder) / "source", Path(folder) / "target"
         for path, lines in zip(paths, (sources, left), strict=True):
             path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         texts = LineText(paths[0]), LineText(paths[1])
-        print(f"missing from line {min(gone) + 1}; found to part at line {parting_line(*texts) + 1}")
+        print(f"missing from line {min(missing) + 1}; found to part at line {parting_line(*texts) + 1}")
         links = line_links(*texts)
     pairs = [
         (" ".join(sources[slice(*link.source)]), " ".join(left[slice(*link.target)]))

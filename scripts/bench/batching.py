@@ -49,7 +49,7 @@ def _measure(arguments: argparse.Namespace) -> None:
 
 
 def _epoch(corpus: EncodedCorpus, max_tokens: int, epoch: int) -> float:
-    """Goes through one epoch and returns its tokens a second."""
+    """Go through one epoch and return its tokens a second."""
     start = time.perf_counter()
     plan = plan_epoch(*corpus.lengths(), max_tokens, seed=1, epoch=epoch)
     planned = time.perf_counter() - start

@@ -59,7 +59,7 @@ def _write_corpus(folder: Path, pairs: int, words: float) -> None:
 
 
 def _measure(folder: Path) -> None:
-    """Prints one size's figures as JSON; runs in a process of its own."""
+    """Print one size's figures as JSON; runs in a process of its own."""
     from mt.bundle.pretrained import Pretrained
     from mt.config import load_config
     from mt.data.batching import BatchStream
@@ -88,7 +88,7 @@ def _measure(folder: Path) -> None:
 
 
 def _per_pair(row: dict) -> float:
-    """Seconds a pair of the stages whose work is the corpus; the tokenizer learns from a sample."""
+    """Return the seconds a pair of the stages that read the whole corpus; the tokenizer learns from a sample."""
     return (row["seconds"]["prepare"] + row["seconds"]["encode"]) / row["pairs"]
 
 

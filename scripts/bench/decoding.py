@@ -7,8 +7,8 @@
 Each contestant is a process of its own, which translates when told to, one after another, round after round: mt's
 engines, tokenizing and detokenizing included in their time; CTranslate2's own client and, in an interpreter of their
 own (`--peers`), transformers and JoeyNMT with the same weights, from token ids to token ids. The first round warms up
-and is not counted; of CTranslate2's client all settings take part in it, and the fastest goes on. `same` is the share
-of translations that are equal to those of the first contestant. See decoding_peers.py.
+and is not counted; CTranslate2's client takes part in it with several settings, and continues with the fastest. `same`
+is the share of translations that are equal to those of the first contestant. See decoding_peers.py.
 """
 
 import argparse
@@ -57,8 +57,8 @@ def main() -> int:
     """Print two tables for each way to search and batch size."""
     try:
         if sys.argv[1:2] == ["--worker"]:
-            own = Ours(**json.loads(sys.argv[2]))
-            serve(own, own.choice.device)
+            worker = Ours(**json.loads(sys.argv[2]))
+            serve(worker, worker.choice.device)
             return 0
         with tempfile.TemporaryDirectory() as folder:
             task = Task(_arguments(), Path(folder) / "spec.json")
@@ -75,7 +75,7 @@ def _say(sentence: str) -> None:
 
 
 class Ours:
-    """Text in, text out, through what `mt translate` uses."""
+    """mt's translator, from text to text, as `mt translate` uses it."""
 
     def __init__(self, spec: str, model: str, **choice: Any) -> None:
         self.lines = json.loads(Path(spec).read_text(encoding="utf-8"))["lines"]
@@ -86,7 +86,7 @@ class Ours:
         self.translator.engine = SimpleNamespace(translate=self.count)
 
     def count(self, sentences: list[list[int]], options: SearchOptions, prefixes: Sentences) -> list[list[Hypothesis]]:
-        """Stands between translator and engine, because text does not show from how many tokens it was made."""
+        """Translate with the engine and count output tokens, which the translator's texts do not show."""
         found = self.engine.translate(sentences, options, prefixes)
         self.tokens += sum(len(hypotheses[0].ids) for hypotheses in found)
         return found
@@ -102,7 +102,7 @@ class Ours:
 
 
 class Task:
-    """What is to be translated and by whom; `spec` is a file that the workers read."""
+    """The model, the sentences and the contestants; `spec` is a file that the workers read."""
 
     def __init__(self, arguments: argparse.Namespace, spec: Path) -> None:
         self.arguments, self.spec = arguments, spec
@@ -127,7 +127,7 @@ class Task:
 
 
 def _available(a: argparse.Namespace) -> Iterator[str]:
-    """The contestants that are wanted and can be had here."""
+    """Yield the contestants that are wanted and available here."""
     for name in (name for name in NAMES if name in a.only):
         if name in PEERS and a.peers:
             test = subprocess.run([a.peers, "-c", f"import {PEERS[name]}"], capture_output=True, check=False)
@@ -176,7 +176,7 @@ class Contestant:
 
 
 def _commands(task: Task, batch: int) -> Iterator[tuple[str, str, list[str]]]:
-    """Name, setting and command of all that take part."""
+    """Yield name, setting and command of each process."""
     a, spec, script = task.arguments, str(task.spec), str(Path(__file__).with_name("decoding_peers.py"))
     for name in task.names:
         if name in OURS:
@@ -194,13 +194,13 @@ def _commands(task: Task, batch: int) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _settings(threads: int, batch: int) -> list[tuple[int, int, int]]:
-    """The ways to use CTranslate2's client that are tried: workers, threads of each, sentences in a batch."""
+    """Return the settings of CTranslate2's client to try: workers, threads of each, sentences in a batch."""
     workers = {(1, threads), (1, 1)} if batch == 1 else {(1, threads), (threads, 1)}
     return [(*pair, size) for pair in sorted(workers) for size in ([1] if batch == 1 else [16, 32, 64])]
 
 
 def _compare(task: Task, beam: int, batch: int) -> None:
-    """All contestants are restarted, so that each one's peak memory is that of this search and batch size."""
+    """Restart and run all contestants, so that each one's peak memory is that of this search and batch size."""
     a = task.arguments
     wanted = min(len(task.lines), a.singles if batch == 1 else a.sentences)
     request = {"beam": beam, "batch": batch, "sentences": wanted}
@@ -227,7 +227,7 @@ def _compare(task: Task, beam: int, batch: int) -> None:
 
 
 def _warm_up(contestants: list[Contestant], request: dict[str, int]) -> list[Contestant]:
-    """The round that does not count; of several settings of one name the fastest stays."""
+    """Run the round that does not count; of several settings of one name, keep the fastest."""
     fastest: dict[str, tuple[float, Contestant]] = {}
     for contestant in contestants:
         # A first call also builds things, so one that competes gets a second.
@@ -258,7 +258,7 @@ def _table(task: Task, contestants: list[Contestant], request: dict[str, int]) -
 
 
 def _ratios(contestants: list[Contestant]) -> None:
-    """Round by round, so that a machine that slows down for a while slows both sides of a ratio."""
+    """Print the ratios of each round, as a machine that slows down for a while slows both sides of one."""
     ours, peers = ([c for c in contestants if c.name.startswith("mt ") is own] for own in (True, False))
     if ours and peers:
         print("\n| times as fast as | " + " | ".join(peer.name for peer in peers) + " |")

@@ -4,9 +4,9 @@
     PYTHON decoding_peers.py transformers SPEC.json
     PYTHON decoding_peers.py joeynmt SPEC.json
 
-PYTHON is an interpreter that has the library; mt need not be there. When the model stands, {"ready": true} is printed.
-Every line on stdin is a request such as {"beam": 5, "batch": 64, "sentences": 1000}; the answer is one JSON line:
-seconds, output tokens without EOS, peak memory in bytes, and the translations as token ids.
+PYTHON is an interpreter that has the library, but need not have mt. Once the model is built, {"ready": true} is
+printed. Every line on stdin is a request such as {"beam": 5, "batch": 64, "sentences": 1000}; the answer is one JSON
+line: seconds, output tokens without EOS, peak memory in bytes, and the translations as token ids.
 
     ctranslate2    its own client on the model folder's conversion: number format, workers, threads, batch size
     transformers   MarianMTModel (post-norm) or M2M100ForConditionalGeneration (pre-norm) and their generate()
@@ -26,7 +26,7 @@ PAD, SOS, EOS = 0, 2, 3
 
 
 def serve(contestant, device):
-    """Translates as stdin asks for it, mt's own workers too; contestants have translate() and, not timed, counted()."""
+    """Answer the requests on stdin (mt's own workers do so, too); translate() is timed, counted() is not."""
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
@@ -39,7 +39,7 @@ def serve(contestant, device):
 
 
 def peak_memory(device):
-    """Bytes: the GPU's where there is one, else the most this process held in main memory."""
+    """Return the GPU's peak memory in bytes, or without a GPU that of this process."""
     if device == "cuda":
         import torch
 
@@ -237,20 +237,20 @@ class Weights:
         self.left = load_file(Path(spec["model"]) / "model.safetensors")
 
     def into(self, name, *modules):
-        """Copies weight and bias of a layer; a joined matrix is parted among several modules."""
+        """Copy weight and bias of a layer; a joined matrix is split among several modules."""
         for kind in ("weight", "bias"):
             parts = self.left.pop(f"{name}.{kind}").chunk(len(modules))
             for module, part in zip(modules, parts, strict=True):
                 getattr(module, kind).data.copy_(part)
 
     def embeddings(self):
-        """Those of source and target and the output matrix; tied ones are stored once, under the first name."""
+        """Return the source's, the target's and the output matrix; tied ones are stored once, under the first name."""
         names = ("source_embedding.tokens.weight", "target_embedding.tokens.weight", "output.weight")
         first = self.left[names[0]]
         return [self.left.pop(name, first) for name in names]
 
     def layer(self, name, attentions, feed_forward, norms):
-        """An encoder or decoder layer: (q, k, v, out) of its attentions, both linear layers, its norms in order."""
+        """Copy an encoder or decoder layer: (q, k, v, out) of its attentions, both linear layers, and its norms."""
         query, key, value, out = attentions[0]
         self.into(f"{name}.self_attention.in_proj", query, key, value)
         self.into(f"{name}.self_attention.out_proj", out)
@@ -269,7 +269,7 @@ class Weights:
 
 
 def sinusoids(torch, length, width):
-    """Our position table: sine and cosine interleaved."""
+    """Return our position table: sine and cosine interleaved."""
     positions = torch.arange(length, dtype=torch.float64)[:, None]
     angles = positions * torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()

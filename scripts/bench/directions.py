@@ -4,7 +4,7 @@
 
 All models have one shape. The many-to-many model has the updates of all single ones together, or a `--share` of them.
 Prints the test set's BLEU of both in each direction, the means, and the share of translations in a wrong language. The
-folder holds train.*, val.* and test_2016_flickr.*. Goes on where it stopped.
+folder holds train.*, val.* and test_2016_flickr.*. Resumes where it stopped.
 """
 
 import argparse

@@ -3,9 +3,8 @@
     python scripts/bench/doctor.py --pairs 100000 1000000 --folder /somewhere/with/space
 
 Writes text of that many sentence pairs, some of them with a fault, and examines it, each size in a process of its own.
-Some words hold umlauts, every tenth sentence a number. The
-peak is that of the main process and of the largest other one. On a machine with other work to do, only the CPU seconds
-tell something.
+Some words have umlauts, every tenth sentence a number. The peak is that of the main process and of the largest other
+one. On a busy machine, only the CPU seconds are meaningful.
 """
 
 import argparse
@@ -30,7 +29,7 @@ data:
   valid: {{source: valid.en, target: valid.de}}
   test: {{source: test.en, target: test.de}}
 """
-# What every thousandth line gets, in turn.
+# Faults that every thousandth line gets, in turn
 FAULTS = ["", "same as before", " &amp;", "\u200b", "Ã¤", "\u2028", " привет мир", "?", " 12345", "\ufffd"]
 _COLUMNS = ("pairs", "wall", "pairs/s", "CPU", "CPU µs a pair", "peak MB", "others' peak MB", "findings")
 
@@ -60,7 +59,7 @@ def write_corpus(folder: Path, pairs: int, words: float) -> None:
 
 
 def _measure(folder: Path) -> None:
-    """Prints one size's figures as JSON; runs in a process of its own."""
+    """Print one size's figures as JSON; runs in a process of its own."""
     from mt.config import load_config
     from mt.extras.doctor.check import check_corpus
     from mt.extras.doctor.text_report import text_report

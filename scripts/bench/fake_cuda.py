@@ -65,7 +65,7 @@ _FREE = {"_unsafe_view", "empty", "empty_like", "empty_strided", "new_empty", "n
 
 
 class GpuTensor(Tensor):
-    """A tensor on "cuda" that has a twin elsewhere instead of memory."""
+    """A tensor on "cuda" that has no memory, but a twin on another device."""
 
     twin: Tensor
 
@@ -133,7 +133,7 @@ class FakeGpu(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs, name = dict(kwargs or {}), func._opname
-        if torch.is_inference_mode_enabled():  # in which composite operators come whole
+        if torch.is_inference_mode_enabled():  # in which torch does not decompose composite operators
             with self:
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:

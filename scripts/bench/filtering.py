@@ -1,9 +1,9 @@
-"""Puts 30 % of a corpus's pairs together at random, scores and cleans it, and trains on the result and on clean text.
+"""Mismatches 30 % of a corpus's pairs at random, scores and cleans it, and trains on the result and on clean text.
 
     python scripts/bench/filtering.py multi30k/train multi30k/val multi30k/test_2016_flickr en de --work filtering
     python scripts/bench/filtering.py debian/train debian/valid debian/test en fr --work filtering --steps 4000
 
-Everything goes through the command line, and goes on where it was interrupted. The models that score are trained on
+Everything goes through the command line, and resumes where it was interrupted. The models that score are trained on
 the dirty text by `mt data score --train`. `clean` is the text as it was, `dirty` with the wrong pairs, `filtered` what
 `mt data clean --scores` leaves of that, `ideal` the dirty text without exactly the wrong pairs. `recovered` is
 `filtered` and the target sentences of the pairs dropped for their score, translated back by the model that judged them.
@@ -98,12 +98,12 @@ def _train(folder: Path, name: str) -> str:
 
 
 def _write_config(folder: Path, name: str, arguments: argparse.Namespace) -> None:
-    own = folder / "cleaned" / "train" if name in ("filtered", "recovered") else folder / name
+    text = folder / "cleaned" / "train" if name in ("filtered", "recovered") else folder / name
     texts = {
         split: _files(path, arguments.languages)
         for split, path in (("valid", arguments.valid), ("test", arguments.test))
     }
-    train: Any = _files(own, arguments.languages)
+    train: Any = _files(text, arguments.languages)
     if name == "recovered":
         train = [train, {**_files(folder / "dropped", arguments.languages), "synthetic": True}]
     config: dict[str, Any] = {

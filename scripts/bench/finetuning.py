@@ -4,7 +4,7 @@
     python scripts/bench/finetuning.py related multi30k --work finetuning
 
 `domain` trains en-fr on the second corpus, then fine-tunes on 10,000 pairs of the first: with the configuration that
-`mt init --from` writes, in so many `--minutes` if given, and with Seq2SeqTrainer (AdamW, batches of 32 sentences of
+`mt init --from` writes, within `--minutes` if given, and with Seq2SeqTrainer (AdamW, batches of 32 sentences of
 similar length) from the exported model, at each learning rate of `--rates`. Both read the same pieces; wall time
 includes loading, but not Seq2SeqTrainer's generation. chrF is of greedy translations of the test set. `related` trains
 en-de, then en-fr on 5,000 pairs with and without that model. Needs accelerate for Seq2SeqTrainer. Folders hold train.*,

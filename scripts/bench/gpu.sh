@@ -79,7 +79,7 @@ speed() {
     "$PYTHON" -c "import torch; print('torch', torch.__version__)"
 } 2>&1 | tee "$OUT/machine.log"
 
-# Side by side where pytest-xdist is: most of their time, the CPU compiles.
+# In parallel if pytest-xdist is installed: most of the tests' time goes to compiling on the CPU.
 SIDE_BY_SIDE=()
 if "$PYTHON" -c "import xdist" 2>/dev/null; then SIDE_BY_SIDE=(-n 6); fi
 phase tests 85 "$PYTHON" -m pytest -q -m gpu -p no:cacheprovider --show-capture=no --durations=8 "${SIDE_BY_SIDE[@]}" \
@@ -90,7 +90,7 @@ speed big 75 $BIG --max-tokens $TOKENS --only "${MINE[@]}" marian --peers "$PYTH
 speed sweep 85 $BASE --max-tokens $SWEEP --only "${MINE[@]}" "${SMALL[@]}"
 speed profile 45 $BASE --max-tokens $TOKENS --profile --warm-up $UPDATES --only "${MINE[@]}"
 
-# Its last table has the scores. Compiling so small a model takes longer than it saves.
+# Its last table has the scores. Compiling a model that small takes longer than it saves.
 phase train 70 "$PYTHON" -m mt train --config configs/multi30k_en_de_plain.yaml --runs "$WORK/runs" \
     --set data.root="$DATA" --set training.device=$DEVICE --set training.precision=$PRECISION \
     --set training.max_tokens=$TRAIN --set training.max_steps=$STEPS --set training.warmup_steps=$((STEPS / 8)) \

@@ -29,7 +29,7 @@ PHASES = ("forward", "loss", "backward", "update")  # copies, clipping and the o
 
 
 def draw_batch(tokens: int, vocab: int, mean_length: int = 32) -> Batch:
-    """Draw sentences of similar lengths, as in a real batch, with about so many tokens on each side."""
+    """Draw sentences of similar lengths, as in a real batch, with about the given number of tokens on each side."""
     random = np.random.default_rng(0)
     lengths = mean_length + random.integers(-2, 3, (2, tokens // mean_length))
     columns = np.arange(lengths.max())

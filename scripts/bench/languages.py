@@ -42,20 +42,17 @@ def main() -> int:
         planted, changed = plant(pairs, languages, third, random.Random(seed))
         found = language_blocks(changed, languages)
         missed = [(kind, block) for kind, block in planted if not any(same(block, other) for other in found)]
-        more = [
-            f
-            for f in found
-            if not any(f.overlap(block.start, block.end) for block in (*(b for _, b in planted), *alarms))
-        ]
-        n_false += len(more)
+        expected = [*(block for _, block in planted), *alarms]
+        false = [f for f in found if not any(f.overlap(block.start, block.end) for block in expected)]
+        n_false += len(false)
         planted_of.update(kind for kind, _ in planted)
         found_of.update([kind for kind, _ in planted])
         found_of.subtract(kind for kind, _ in missed)
-        print(f"seed {seed}: {len(planted) - len(missed)} of {len(planted)} found, {len(more)} false")
+        print(f"seed {seed}: {len(planted) - len(missed)} of {len(planted)} found, {len(false)} false")
         for kind, block in missed:
             near = [_name(other) for other in found if other.overlap(block.start, block.end)]
             print(f"    missed {kind} {_name(block)}; there: {', '.join(near) or 'nothing'}")
-        for block in more:
+        for block in false:
             print(f"    false {_name(block)}")
     print(", ".join(f"{kind} {found_of[kind]} of {planted_of[kind]}" for kind in KINDS), f"; {n_false} false")
     return 0

@@ -4,8 +4,8 @@
 
 Blocks of 20 to 200 target lines (or others, `--lines`) are shifted by one to three lines, swapped with others, or
 overwritten by lines from another place. One is found if both its ends are within three lines, and the lines are paired
-with those that belong to them. After the repair, pairs are counted that are none of the original ones, and original
-ones that are not lost.
+with those that belong to them. After the repair, the original pairs are counted among those kept, as a share of these
+and of the original pairs that can still be found.
 """
 
 import argparse
@@ -103,7 +103,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
     parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3])
-    parser.add_argument("--lines", type=int, nargs=2, default=[20, 200], metavar=("MIN", "MAX"), help="Of a block.")
+    parser.add_argument("--lines", type=int, nargs=2, default=[20, 200], metavar=("MIN", "MAX"), help="of a block")
     return parser.parse_args()
 
 

@@ -3,8 +3,8 @@
     python scripts/bench/near_copies.py --train train.en train.de --held-out test.en test.de --seeds 11 12 13
 
 Copies of held-out pairs, and of training pairs, are appended to the training text with a word of both sides changed,
-added, or left out; others with as many changes as make them different sentences (three words of ten). Sentences have
-ten words or more, as below that a word is too much.
+added, or left out; others with so many changes that they are different sentences (three words of ten). Sentences have
+ten words or more, as one word is too large a part of shorter ones.
 """
 
 import argparse

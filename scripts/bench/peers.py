@@ -2,7 +2,7 @@
 
     PYTHON peers.py marian SPEC.json CORPUS.npz
 
-PYTHON is an interpreter that has torch, numpy and the peer; mt need not be there. Every line on stdin is a number of
+PYTHON is an interpreter that has torch, numpy and the peer, but need not have mt. Every line on stdin is a number of
 updates to do; the answer is one JSON line: seconds, the sentences of each batch, the last loss, peak memory in bytes.
 
     marian    transformers' MarianMTModel in a plain PyTorch loop, on the batches that mt trains on
@@ -131,7 +131,7 @@ class JoeyNMT:
         self.batches = self.cut(itertools.chain.from_iterable(epochs))
 
     def cut(self, order):
-        """TokenBatchSampler of joeynmt.datasets: a batch is full when its padded tokens reach the budget."""
+        """Yield batches as joeynmt's TokenBatchSampler does: one is full when its padded tokens reach the budget."""
         batch, longest = [], 0
         for i in order:
             batch.append(i)
@@ -161,7 +161,7 @@ class JoeyNMT:
 
 
 def serve(contestant, device):
-    """Does updates as stdin asks for them."""
+    """Do as many updates as each line of stdin says."""
     print(json.dumps({"parameters": sum(p.numel() for p in contestant.model.parameters())}), flush=True)
     for line in sys.stdin:
         if contestant.spec["repeat"]:

@@ -34,14 +34,14 @@ def main() -> int:
         kept.append(source)
         prefixes.append(prefix)
     for beam in arguments.beams:
-        for begun in (None, prefixes):
-            chosen = {} if begun is None else {"prefix": begun}
-            found = [engine.translate(kept, beam_size=beam, **chosen) for engine in engines]
-            same = sum(one == other for one, other in zip(*found, strict=True))
-            label = "without prefixes" if begun is None else "with prefixes"
+        for forced in (None, prefixes):
+            options = {} if forced is None else {"prefix": forced}
+            results = [engine.translate(kept, beam_size=beam, **options) for engine in engines]
+            same = sum(one == other for one, other in zip(*results, strict=True))
+            label = "without prefixes" if forced is None else "with prefixes"
             print(f"beam {beam}, {label}: {same:,} of {len(kept):,} the same ({same / len(kept):.1%})", flush=True)
-            for engine, translations in zip(engines, found if begun else (), strict=False):
-                begins = sum(each.startswith(p) for each, p in zip(translations, prefixes, strict=True))
+            for engine, translations in zip(engines, results if forced else (), strict=False):
+                begins = sum(text.startswith(prefix) for text, prefix in zip(translations, prefixes, strict=True))
                 print(f"    {engine.engine}: {begins:,} begin with their prefix", flush=True)
     return 0
 

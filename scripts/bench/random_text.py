@@ -28,7 +28,7 @@ class RandomText:
         self._vocabulary = np.array(["".join(self._rng.choice(list(letters), size=n)) for n in lengths])
 
     def sentences(self, number: int) -> Iterator[str]:
-        """The next sentences, of at least one word each and without line ends."""
+        """Yield the next sentences, of at least one word each and without line ends."""
         for start in range(0, number, BLOCK):
             lengths = 1 + self._rng.poisson(self._words - 1, size=min(BLOCK, number - start))
             ranks = np.minimum(self._rng.zipf(1.3, size=lengths.sum()), len(self._vocabulary))

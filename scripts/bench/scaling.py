@@ -1,4 +1,4 @@
-"""Measures how training gets faster with more processes, beside what a simple model says.
+"""Measures how training speeds up with more processes, and compares it with a simple model.
 
     python scripts/bench/scaling.py --processes 1 2
     python scripts/bench/scaling.py --processes 1 2 4 8 --set model.d_model=512 --max-tokens 25000   # GPUs
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _train(folder: Path, arguments: argparse.Namespace, processes: int, share: int) -> tuple[float, float]:
-    """Seconds and tokens of a step, the median and the mean; of a batch of which each process has a share."""
+    """Return the seconds (median) and tokens (mean) of a step whose batch is divided by `share`."""
     changes = [*arguments.set, f"name=n{processes}-{share}", f"training.max_steps={WARM_UP + arguments.steps}"]
     if share > 1:
         changes.append(f"training.max_tokens={max(256, arguments.max_tokens // share)}")
@@ -81,7 +81,7 @@ def _train(folder: Path, arguments: argparse.Namespace, processes: int, share: i
 
 
 def _exchange(folder: Path, processes: int) -> tuple[float, int]:
-    """Seconds of adding up the gradients of all processes, and their bytes."""
+    """Return the seconds that adding up the gradients of all processes takes, and their bytes."""
     weights = next((folder / "runs" / f"n{processes}-1" / "checkpoints").glob("step-*/model.safetensors"))
     size = weights.stat().st_size
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
@@ -93,7 +93,7 @@ def _exchange(folder: Path, processes: int) -> tuple[float, int]:
 
 
 def _all_reduce(size: int) -> None:
-    """Prints the median seconds of an all-reduce; runs in several processes."""
+    """Print the median seconds of an all-reduce; runs in several processes."""
     import torch
     import torch.distributed as dist
 

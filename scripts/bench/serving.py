@@ -21,7 +21,7 @@ from urllib.parse import urlparse
 
 @dataclass
 class Tally:
-    """What came back.
+    """The answers of the server.
 
     Attributes:
         seconds: of each answer.
@@ -52,7 +52,7 @@ class Client:
         self._reader, self._writer = await asyncio.open_connection(*self._where)
 
     async def ask(self, text: str) -> str | None:
-        """The translation, or None where the server refuses."""
+        """Return the translation, or None if the server refuses."""
         body = json.dumps({"q": text, **self._languages}).encode()
         head = ["POST /translate HTTP/1.1", "Host: x", "Content-Type: application/json", f"Content-Length: {len(body)}"]
         self._writer.write("\r\n".join([*head, "\r\n"]).encode() + body)
@@ -69,11 +69,11 @@ class Client:
 async def load(
     clients: list[Client], lines: list[str], expected: dict[str, str], seconds: float
 ) -> tuple[Tally, float]:
-    """Lets all clients ask for a while; the lines go round, each client begins at another."""
-    tally, begun = Tally(), time.perf_counter()
+    """Let all clients ask for a while; each begins at another line and returns to the first after the last."""
+    tally, start = Tally(), time.perf_counter()
 
     async def work(client: Client, number: int) -> None:
-        while time.perf_counter() - begun < seconds:
+        while time.perf_counter() - start < seconds:
             line = lines[number % len(lines)]
             number += len(clients)
             started = time.perf_counter()
@@ -83,7 +83,7 @@ async def load(
             tally.wrong += found is not None and found != expected[line]
 
     await asyncio.gather(*(work(client, number) for number, client in enumerate(clients)))
-    return tally, time.perf_counter() - begun
+    return tally, time.perf_counter() - start
 
 
 async def measure(url: str, arguments: argparse.Namespace) -> None:

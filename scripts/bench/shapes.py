@@ -4,7 +4,7 @@
 
 The folder has train, valid and test in both languages. Each shape has the configuration that `mt init` would write if
 there were no other, so dropout and number of steps fit it. Prints BLEU with beam search, and the minutes of
-training, which leave out preparation and scoring. Goes on where it stopped.
+training, which leave out preparation and scoring. Resumes where it stopped.
 """
 
 import argparse

@@ -3,10 +3,10 @@
     python scripts/bench/shapes_by_steps.py corpus en es --work shapes --minutes 14 45 120 --seeds 3 \\
         --step-seconds 0.636 0.77 1.11 --pass-steps 337 --jobs 16 --set training.device=cuda training.cuda_graphs=true
 
-So a GPU can say in minutes what is worth training on a CPU for hours. `--step-seconds` is what a step of each of the
-first shapes takes there, 0 leaves a shape out; `--pass-steps`, how many steps read the text once. The folder has train,
-valid and test in both languages. Each training has the configuration that `mt init` would write for the shape and the
-time. Prints BLEU with beam search on the test set, of each seed. Goes on where it stopped.
+So a GPU can tell in minutes what is worth training on a CPU for hours. `--step-seconds` is the time that a step of each
+of the first shapes takes on the CPU, 0 leaves a shape out; `--pass-steps`, the number of steps that read the text once.
+The folder has train, valid and test in both languages. Each training has the configuration that `mt init` would write
+for the shape and the time. Prints BLEU with beam search on the test set, of each seed. Resumes where it stopped.
 """
 
 import argparse

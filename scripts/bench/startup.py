@@ -1,10 +1,10 @@
-"""Measures how soon a fresh process answers, and what the time goes to.
+"""Measures how soon a fresh process answers, and what takes the time.
 
     python scripts/bench/startup.py --model runs/demo
     python scripts/bench/startup.py --model runs/demo --input lines.en --rounds 3
 
 Fresh processes in turn, round after round, and the median of each: Python alone, CTranslate2 alone with the same model
-and the same sentence already tokenised, and mt. What mt takes beyond CTranslate2 is its own. With a file, its lines are
+and the same sentence already tokenised, and mt. The time beyond CTranslate2's is mt's own. With a file, its lines are
 translated by the command and from Python.
 """
 
@@ -62,12 +62,12 @@ def main() -> int:
     print("| fresh process | seconds (median) | from - to |\n|---|---|---|")
     for name, times in seconds.items():
         print(f"| {name} | {statistics.median(times):.3f} | {min(times):.3f} - {max(times):.3f} |")
-    alone, ours, helps, bare = (
-        seconds[name] for name in ("CTranslate2 alone", "mt translate", "mt --help", "python -c pass")
-    )
-    beyond = statistics.median(mine - its for mine, its in zip(ours, alone, strict=True))
-    above = statistics.median(mine - its for mine, its in zip(helps, bare, strict=True))
-    print(f"\nmt translate beyond CTranslate2 alone: {beyond:.3f} s; mt --help beyond Python alone: {above:.3f} s")
+
+    def overhead(name: str, base: str) -> float:
+        return statistics.median(ours - its for ours, its in zip(seconds[name], seconds[base], strict=True))
+
+    translate, help_ = overhead("mt translate", "CTranslate2 alone"), overhead("mt --help", "python -c pass")
+    print(f"\nmt translate beyond CTranslate2 alone: {translate:.3f} s; mt --help beyond Python alone: {help_:.3f} s")
     print("\nThe slowest imports of mt translate, each without what it imports in turn:\n")
     print("| module | ms |\n|---|---|")
     for milliseconds, module in _imports(commands["mt translate"])[:10]:
@@ -99,7 +99,7 @@ def _file_commands(folder: ModelDir, lines: Path) -> dict[str, list[str]]:
 
 
 def _imports(command: list[str]) -> list[tuple[float, str]]:
-    """Own time of each import of a command, in milliseconds, the slowest first."""
+    """Return each import of a command with its own time in milliseconds, the slowest first."""
     report = subprocess.run([command[0], "-X", "importtime", *command[1:]], capture_output=True, text=True, check=True)
     rows = re.findall(r"import time:\s*(\d+) \|\s*\d+ \|\s*(\S+)", report.stderr)
     return sorted(((int(micros) / 1000, module) for micros, module in rows), reverse=True)

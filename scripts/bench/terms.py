@@ -41,8 +41,8 @@ def main() -> int:
         terms, test = Glossary(path).terms(*arguments.languages), sides[1]
         if name == "rare":
             found = [(terms.find(source), source, reference) for source, reference in zip(*test, strict=True)]
-            having = [pair for each, *pair in found if each and all(term.is_in(pair[1]) for term in each)]
-            test = [list(side) for side in zip(*having, strict=True)]
+            chosen = [pair for terms_of, *pair in found if terms_of and all(term.is_in(pair[1]) for term in terms_of)]
+            test = [list(side) for side in zip(*chosen, strict=True)]
         for label, model in (("without", load(**load_one)), ("with", load(**load_one, glossary=path))):
             print(f"{name} glossary, {label}: {measure(model, terms, test)}", flush=True)
         if name == "usual" and arguments.placeholders:
@@ -55,15 +55,16 @@ def choose(train: list[list[str]], test: list[list[str]], number: int) -> tuple[
     """Return the usual translations of words, and the rarest ones, each most frequent in the test sources."""
     known = word_translations(*map(Side, train))
     counts: Counter[str] = Counter()
-    having: dict[str, Counter[str]] = {}
+    translations: dict[str, Counter[str]] = {}  # of each word, by the number of references that have them
     for source, target in zip(*test, strict=True):
         nouns = {word.lower(): word for word in re.findall(r"(?<!^)\b[A-ZÄÖÜ]\w+", target)}
         for word in set(re.findall(r"\b[a-z]{3,}\b", source)):
             counts[word] += 1
-            having.setdefault(word, Counter()).update(nouns[each] for each in known.get(word, ()) if each in nouns)
+            candidates = [nouns[noun] for noun in known.get(word, ()) if noun in nouns]
+            translations.setdefault(word, Counter()).update(candidates)
     usual, rare = {}, {}
     for word, count in counts.most_common():
-        ranked = having[word].most_common()
+        ranked = translations[word].most_common()
         if ranked and len(usual) < number and ranked[0][1] > 0.6 * count:
             usual[word] = ranked[0][0]
         if len(ranked) > 1 and len(rare) < number:

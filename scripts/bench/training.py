@@ -84,11 +84,11 @@ class Contestant:
     peak: int = 0
 
     def start(self) -> None:
-        """Waits until the model stands."""
+        """Wait until the model is built."""
         self.parameters = self._answer()["parameters"]
 
     def round(self, updates: int, config: Config, vocab: int, corpus: EncodedCorpus, counted: bool) -> float:
-        """Lets it do some updates; returns its tokens a second."""
+        """Let the process do some updates; return its tokens a second."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{updates}\n")
         self.process.stdin.flush()
@@ -118,7 +118,7 @@ class Contestant:
 
 
 def _profile(shape: str, max_tokens: int, folder: Path, arguments: argparse.Namespace) -> None:
-    """Prints where the time of some updates goes: the kernels' on a GPU, the operators' on a CPU."""
+    """Print the share of each kernel on a GPU, or of each operator on a CPU, in the time of some updates."""
     prepare(shape, max_tokens, folder, arguments)
     on_gpu, spec = arguments.device == "cuda", json.loads((folder / "spec.json").read_text())
     trainer = make_trainer(folder, spec, "mt compiled" if "mt compiled" in arguments.only else "mt")
@@ -136,17 +136,18 @@ def _profile(shape: str, max_tokens: int, folder: Path, arguments: argparse.Name
         synchronize(trainer.model.device)
         wall = 1000 * (time.perf_counter() - started) / arguments.updates
 
-    def own(row: Any) -> float:
+    def own_ms(row: Any) -> float:
         return (row.self_device_time_total if on_gpu else row.self_cpu_time_total) / arguments.updates / 1000
 
-    rows = sorted(profile.key_averages(), key=own, reverse=True)
-    total = sum(map(own, rows)) or math.nan
+    rows = sorted(profile.key_averages(), key=own_ms, reverse=True)
+    total = sum(map(own_ms, rows)) or math.nan
     where = "in the GPU's kernels" if on_gpu else "in operators"
     print(f"\n{shape}: {arguments.updates} updates, {wall:,.1f} ms each, of which {total:,.1f} ms {where}\n")
     print("| operator | share | ms an update | calls an update |")
     print("|---|---|---|---|")
     for row in rows[:24]:
-        print(f"| {row.key[:90]} | {own(row) / total:.1%} | {own(row):,.2f} | {row.count / arguments.updates:,.0f} |")
+        calls = row.count / arguments.updates
+        print(f"| {row.key[:90]} | {own_ms(row) / total:.1%} | {own_ms(row):,.2f} | {calls:,.0f} |")
 
 
 # ---- one shape ------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""The task of training.py, which runs mt's own worker from here: configuration, corpus, batches; the machine's rate.
+"""The task of training.py (configuration, corpus, batches), mt's worker in it, and the machine's matrix rate.
 
-python training_task.py FOLDER mt               # or another of OURS; every line on stdin is a number of updates to do
+python training_task.py FOLDER mt           # or another of OURS; every line on stdin is a number of updates to do
 """
 
 import argparse
@@ -65,7 +65,7 @@ training:
 def prepare(
     shape: str, max_tokens: int, folder: Path, arguments: argparse.Namespace
 ) -> tuple[Config, EncodedCorpus, int]:
-    """Writes what the workers read: configuration, tokenizer, token ids and the plan of batches."""
+    """Write what the workers read: configuration, tokenizer, token ids and the plan of batches."""
     names = ("vocab", "precision", "device", "repeat")
     spec = SHAPES[shape] | {name: getattr(arguments, name) for name in names} | {"max_tokens": max_tokens}
     text = CONFIG.format(**spec)
@@ -93,7 +93,7 @@ def prepare(
 
 
 def _plan(corpus: EncodedCorpus, config: Config, updates: int) -> list[Any]:
-    """The batches that the Trainer takes, over as many epochs as so many updates need."""
+    """Return the batches that the Trainer takes, over as many epochs as that many updates need."""
     plan: list[Any] = []
     for epoch in count():
         if len(plan) >= updates:
@@ -107,7 +107,7 @@ def _sentences(corpus: EncodedCorpus, side: str) -> list[Any]:
 
 
 def make_trainer(folder: Path, spec: dict[str, Any], name: str) -> Trainer:
-    """The Trainer that `mt train` uses, with the vocabulary's size that was asked for."""
+    """Return the Trainer that `mt train` uses, for the vocabulary size that was asked for."""
     config = parse_config((folder / "mt.yaml").read_text(), "mt.yaml", OURS[name])
     torch.manual_seed(config.seed)
     device = choose_device(config.training.device)
@@ -116,7 +116,7 @@ def make_trainer(folder: Path, spec: dict[str, Any], name: str) -> Trainer:
 
 
 def serve(folder: Path, name: str) -> None:
-    """mt's own worker, one line of stdin a round."""
+    """Do as many updates as each line of stdin says, with mt's Trainer."""
     spec = json.loads((folder / "spec.json").read_text())
     trainer, corpus = make_trainer(folder, spec, name), EncodedCorpus.open(folder / "encoded")
     settings, seed = trainer.settings, trainer.config.seed
@@ -142,7 +142,7 @@ def _no_validation(_: object) -> Any:
 
 
 def matrix_rate(device: torch.device, precision: str, sizes: Sequence[int] = ()) -> float:
-    """The best rate seen for a product of large square matrices, in operations a second, by any library at hand."""
+    """Return the best rate of a product of large square matrices, in operations a second, by any library at hand."""
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     best = 0.0
     for size in sizes or ((1024, 2048, 3072) if device.type == "cpu" else (4096, 8192, 16384)):

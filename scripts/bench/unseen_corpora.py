@@ -94,7 +94,7 @@ def _verses(bible: str) -> dict[str, str]:
 
 def _write(folder: Path, pairs: list[Pair], limit: int | None = None) -> None:
     pairs = [(" ".join(source.split()), " ".join(target.split())) for source, target in pairs]
-    # A verse in which the other Bible has more or less than that is not its translation.
+    # Verses of too different lengths are not translations of each other.
     pairs = [pair for pair in pairs if all(pair) and (limit or 0.5 < len(pair[0]) / len(pair[1]) < 1.7)]
     random.Random(1).shuffle(pairs)
     pairs = pairs[:limit]

@@ -62,7 +62,7 @@ def places(module: ast.Module, path: str) -> Iterator[Place]:
 
 
 def is_quiet(node: ast.AST) -> bool:
-    """True for a call whose effect is not tested: logging, closing, freeing."""
+    """Return whether a call has an effect that is not tested: logging, closing, freeing."""
     call = node.value if isinstance(node, ast.Expr) else node
     return isinstance(call, ast.Call) and getattr(call.func, "attr", getattr(call.func, "id", "")) in QUIET
 

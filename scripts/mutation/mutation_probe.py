@@ -43,7 +43,7 @@ def _enter(name: str) -> None:
 
 
 def _seconds() -> float:
-    """CPU time of this process, its children and those of the fork server: unlike the clock, independent of load."""
+    """Return CPU seconds of this process, its children and the fork server's: unlike wall time, independent of load."""
     seconds = sum(os.times()[:4])
     if pid := getattr(forkserver._forkserver, "_forkserver_pid", None):
         with contextlib.suppress(OSError):

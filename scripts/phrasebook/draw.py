@@ -30,26 +30,26 @@ _ODD_IF_NEGATED = frozenset({"some", "number", "many", "a lot of"})
 
 
 class Draw:
-    """A source of random words; it counts what it gave so that no word is left behind."""
+    """A source of random words; it counts the words that it returns, so that none is neglected."""
 
     def __init__(self, seed: str) -> None:
         self._rng = random.Random(seed)
         self._used: Counter[str] = Counter()
 
     def chance(self, probability: float) -> bool:
-        """True that often."""
+        """Return True with a probability."""
         return self._rng.random() < probability
 
     def one(self, options: Sequence[T]) -> T:
-        """Any of the options, all equally likely."""
+        """Draw one of the options, all equally likely."""
         return options[int(self._rng.random() * len(options))]
 
     def number(self, low: int, high: int) -> int:
-        """A whole number, both ends included."""
+        """Draw a whole number, both ends included."""
         return self._rng.randint(low, high)
 
     def rare(self, words: Sequence[W]) -> W:
-        """Of three words the one that was drawn least: this is what keeps the corpus even."""
+        """Draw three words and return the one that was returned least so far, which keeps the corpus even."""
         chosen = self.one(words)
         for _ in range(2):
             other = self.one(words)
@@ -61,53 +61,53 @@ class Draw:
     # --- single words
 
     def noun(self, *kinds: str) -> Noun:
-        """A noun of one of the kinds."""
+        """Draw a noun of one of the kinds."""
         return self.rare(lexicon.nouns_of(*kinds))
 
     def verb(self, *parts: str, progressive: bool = False) -> Verb:
-        """A verb of one of the parts; only one that can stand in the progressive, if asked."""
+        """Draw a verb of one of the parts; with `progressive`, one that can stand in the progressive."""
         verbs = lexicon.verbs_of(self.one(parts))
         return self.rare([verb for verb in verbs if "no-ing" not in verb.grammar] if progressive else verbs)
 
     def word(self, *parts: str, kind: str = "") -> Word:
-        """An adverb, a city, a name ..."""
+        """Draw an adverb, a city, a name ..."""
         return self.rare(lexicon.words_of(*parts, kind=kind))
 
     def adjective(self, noun: Noun, *, predicate: bool = False, barred: frozenset[str] = frozenset()) -> Word | None:
-        """An adjective that fits, if there is one; a predicate one may be of those never beside a noun."""
+        """Draw an adjective that fits, if there is one; a predicate may be one that never stands beside a noun."""
         fitting = [word for word in lexicon.adjectives_for(noun) if predicate or "state" not in word.grammar]
         fitting = [word for word in fitting if word.lemma not in barred and word.part not in barred]
         return self.rare(fitting) if fitting else None
 
     def pronoun(self, *, other_than: Phrase | None = None) -> Pronoun:
-        """A pronoun; `other_than` keeps an object from being the subject, as in "I see me" or "you see you all"."""
+        """Draw a pronoun; `other_than` excludes objects like the subject, as in "I see me" or "you see you all"."""
         barred = {other_than.person, (other_than.person + 3) % 6} - {2, 5} if other_than else set[int]()
         return self.one([pronoun for pronoun in PRONOUNS if pronoun.person not in barred])
 
     # --- adverbials
 
     def form(self) -> Form:
-        """Statement, negation or yes/no question."""
+        """Draw statement, negation or yes/no question."""
         return self.one(("statement", "statement", "statement", "negative", "question"))
 
     def when(self, kind: str, probability: float = 1.0) -> Phrase:
-        """A time that goes with a tense, or nothing."""
+        """Draw a time that goes with a tense, or nothing."""
         return said(self.word("when", kind=kind)) if self.chance(probability) else plain("")
 
     def manner(self, verb: Verb, probability: float = 1.0) -> Phrase:
-        """An adverb of manner, if one goes with the verb."""
+        """Draw an adverb of manner, if one goes with the verb."""
         fitting = lexicon.words_of("how", kind=verb.lemma)
         return said(self.rare(fitting)) if fitting and self.chance(probability) else plain("")
 
     def place(self, direction: Literal["at", "to"], *, rooms: bool = False) -> Phrase:
-        """A place to be at or go to: a building, a city, a country; a kitchen only for a moment."""
+        """Draw a place to be at or go to: a building, a city, a country; with `rooms`, also a kitchen and the like."""
         if self.chance(0.25):
             return region(self.word("city", "country"), direction)
         places = [site for site in lexicon.places() if rooms or "room" not in site.kinds]
         return place(self.rare(places), direction)
 
     def place_for(self, verb: Verb) -> Phrase:
-        """A place that goes with the verb: one swims at the lake."""
+        """Draw a place that goes with the verb: one swims at the lake."""
         sites = lexicon.nouns_for(verb)
         return place(self.rare(sites), "at") if sites else region(self.word("city", "country"), "at")
 
@@ -118,12 +118,12 @@ class Draw:
         return not noun.has_singular or (noun.has_plural and self.chance(0.33))
 
     def owner(self, noun: Noun) -> str:
-        """A possessive: anybody's, but a wife is his and a husband hers."""
+        """Draw a possessive that goes with the noun: "his wife" and "her husband", but not "our wife"."""
         barred = {"wife": {"her", "our", "their"}, "husband": {"his", "our", "their"}}.get(noun.lemma, set[str]())
         return self.one([owner for owner in POSSESSIVES if owner not in barred])
 
     def thing(self, noun: Noun, form: Form = "statement", owner: str = "", adjective: float = 0.22) -> Phrase:
-        """A noun phrase with a determiner that suits it.
+        """Draw a noun phrase with a determiner that suits the noun.
 
         Args:
             noun: its noun.
@@ -135,14 +135,14 @@ class Draw:
         return noun_phrase(noun, self._determiner(noun, plural, form, owner), plural, self._attribute(noun, adjective))
 
     def known(self, noun: Noun, adjective: float = 0.25) -> Phrase:
-        """Somebody or something both speakers know, fit to be a subject: "the", "my", sometimes "this"."""
+        """Draw somebody or something both speakers know, fit to be a subject: "the", "my", sometimes "this"."""
         plural = self.is_plural(noun)
         options = ["the"] * 6 + ["this", "that"] + [""] * (0 if noun.kinds.isdisjoint(_OWNABLE) else 3)
         determiner = "" if "family" in noun.kinds else self.one(options)
         return noun_phrase(noun, determiner or self.owner(noun), plural, self._attribute(noun, adjective))
 
     def quantity(self, noun: Noun) -> Phrase:
-        """Several of something: "three apples", "many friends"."""
+        """Draw several of something: "three apples", "many friends"."""
         numbers = [str(number) for number in range(2, 6 if "family" in noun.kinds else 21)]
         return noun_phrase(noun, self.one(["many", "few", "too many", *numbers]), plural=True)
 
@@ -162,7 +162,7 @@ class Draw:
         return str(self.number(2, 12)) if choice == "number" else choice
 
     def object_of(self, verb: Verb, subject: Phrase, form: Form = "statement") -> Phrase:
-        """Something the verb can be done to."""
+        """Draw something that can be the object of the verb."""
         return self.thing(self.rare(lexicon.nouns_for(verb)), form, subject.owner)
 
     # --- people
@@ -170,7 +170,7 @@ class Draw:
     def subject(
         self, *, pronoun: float = 0.45, animal: bool = False, roles: bool = True, asked: bool = False
     ) -> Phrase:
-        """Somebody: a pronoun, a name, two names, a relative, somebody at work; or an animal.
+        """Draw somebody: a pronoun, a name, two names, a relative, somebody at work; or an animal.
 
         Args:
             pronoun: how often it is one.
@@ -190,25 +190,25 @@ class Draw:
         return self.known(self.noun("animal" if animal and kind > 0.75 else "person"))
 
     def speaker(self, *, pronoun: float = 0.45, animal: bool = False, roles: bool = True) -> tuple[Phrase, Form]:
-        """A subject and the form of its clause; one rarely asks about oneself."""
+        """Draw a subject and the form of its clause; one rarely asks about oneself."""
         form = self.form()
         return self.subject(pronoun=pronoun, animal=animal, roles=roles, asked=form == "question"), form
 
     def other(self, than: Phrase) -> Phrase:
-        """Somebody else, not a pronoun."""
+        """Draw somebody else, not a pronoun."""
         other = self.subject(pronoun=0)
         while set(other.parts) & set(than.parts):
             other = self.subject(pronoun=0)
         return other
 
     def named(self) -> Phrase:
-        """A person with a name."""
+        """Draw a person with a name."""
         name = self.word("name")
         owner = "her" if name.gender == "f" else "his"
         return Phrase(name.english, name.italian, 2, name.gender, (name.lemma,), owner)
 
     def couple(self) -> Phrase:
-        """Two people with names: feminine only if both are."""
+        """Draw two people with names: feminine only if both are."""
         first, second = self.named(), self.named()
         while first == second:
             second = self.named()

@@ -44,7 +44,7 @@ class Group(NamedTuple):
 
 
 def verb(forms: str) -> Verb:
-    """Reads "eat/ate/eaten", "find/found", or a regular "use" whose past is derived."""
+    """Read "eat/ate/eaten", "find/found", or a regular "use" whose past is derived."""
     base, *irregular = forms.split("/")
     past = irregular[0] if irregular else _inflect(base, _regular_past)
     return Verb(base, past, irregular[1] if len(irregular) > 1 else past)
@@ -56,12 +56,12 @@ def _inflect(base: str, rule: Callable[[str], str]) -> str:
 
 
 def third_person(base: str) -> str:
-    """The present of he, she, it: "eats", "goes", "studies", "looks for"."""
+    """Return the present of he, she, it: "eats", "goes", "studies", "looks for"."""
     return "has" + base[4:] if base.split()[0] == "have" else _inflect(base, _add_s)
 
 
 def ing(base: str) -> str:
-    """The present participle: "eating", "writing", "running", "looking for"."""
+    """Return the present participle: "eating", "writing", "running", "looking for"."""
 
     def rule(word: str) -> str:
         if word.endswith("e") and word != "be" and not word.endswith("ee"):
@@ -72,7 +72,7 @@ def ing(base: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """The regular plural: "boxes", "stories", "books"; "ice cream" is inflected at its end."""
+    """Return the regular plural: "boxes", "stories", "books"; "ice cream" is inflected at its end."""
     return _add_s(noun)
 
 
@@ -89,12 +89,12 @@ def _regular_past(word: str) -> str:
 
 
 def _doubled(word: str) -> str:
-    """Doubles the last consonant of a short syllable, as in "running" and "bigger"."""
+    """Double the last consonant of a short syllable, as in "running" and "bigger"."""
     return word + word[-1] if re.fullmatch(r"[^aeiou]*[aeiou][^aeiouwxy]|forget|begin", word) else word
 
 
 def comparative(adjective: str) -> str:
-    """Says "more": "taller", "bigger", "heavier", but "more famous"."""
+    """Return the comparative: "taller", "bigger", "heavier", but "more famous"."""
     if adjective.endswith("y"):
         return adjective[:-1] + "ier"
     if len(re.findall(r"[aeiou]+", adjective.removesuffix("e"))) > 1:
@@ -103,19 +103,19 @@ def comparative(adjective: str) -> str:
 
 
 def superlative(adjective: str) -> str:
-    """Says "most", without "the": "tallest", "most famous"."""
+    """Return the superlative without "the": "tallest", "most famous"."""
     form = comparative(adjective)
     return f"most {adjective}" if form.startswith("more ") else form.removesuffix("er") + "est"
 
 
 def a(phrase: str) -> str:
-    """Puts "a" or "an" in front, by the first sound of the phrase."""
+    """Put "a" or "an" in front, by the first sound of the phrase."""
     vowel = phrase[0].lower() in "aeiou" and not phrase.startswith("uni")
     return f"{'an' if vowel else 'a'} {phrase}"
 
 
 def verb_group(word: Verb, person: int, tense: Tense, do_support: bool = False) -> Group:
-    """The verb of a clause, cut after its auxiliary.
+    """Return the verb of a clause, cut after its auxiliary.
 
     Args:
         word: the verb; "can" and "must" are auxiliaries themselves.
@@ -144,27 +144,27 @@ def verb_group(word: Verb, person: int, tense: Tense, do_support: bool = False) 
 
 
 def statement(subject: str, word: Verb, person: int, tense: Tense, negative: bool = False, adverb: str = "") -> str:
-    """Subject and verb of a statement: "she does not always eat"."""
+    """Return subject and verb of a statement: "she does not always eat"."""
     group = verb_group(word, person, tense, do_support=negative)
     words = (subject, group.auxiliary, "not" if negative else "", adverb, group.main)
     return " ".join(filter(None, words)).replace("can not", "cannot")
 
 
 def question(subject: str, word: Verb, person: int, tense: Tense, adverb: str = "") -> str:
-    """Subject and verb of a question: "does she always eat"."""
+    """Return subject and verb of a question: "does she always eat"."""
     group = verb_group(word, person, tense, do_support=True)
     return " ".join(filter(None, (group.auxiliary, subject, adverb, group.main)))
 
 
 def contract(sentence: str) -> str:
-    """Writes "don't", "I'm", "she'll" and the like wherever that is possible."""
+    """Write "don't", "I'm", "she'll" and the like wherever that is possible."""
     for pattern, short in _CONTRACTIONS:
         sentence = re.sub(pattern, short, sentence)
     return sentence
 
 
 def number(value: int) -> str:
-    """A whole number from 0 to 100 in words: "twenty-one".
+    """Return a whole number from 0 to 100 in words: "twenty-one".
 
     Raises:
         ValueError: the number is out of range.
@@ -180,7 +180,7 @@ def number(value: int) -> str:
 
 
 def clock(hour: int, minute: int = 0) -> str:
-    """A time of day: "three o'clock", "half past three", "ten to four", "noon"; see `italian_numbers.clock`."""
+    """Return a time of day: "three o'clock", "half past three", "ten to four", "noon"; see `italian_numbers.clock`."""
     if minute == 0 and hour in (0, 12):
         return "noon" if hour else "midnight"
     if minute > 30:

@@ -42,12 +42,12 @@ PRONOUNS = (
 
 
 def starts_with_vowel(text: str) -> bool:
-    """True if the phrase begins with a vowel sound; h is silent."""
+    """Return whether the phrase begins with a vowel sound; h is silent."""
     return text[0].lower() in _VOWELS + "h"
 
 
 def takes_lo(text: str) -> bool:
-    """True if a masculine phrase takes "lo, uno" for "il, un": z, x, y, gn, ps, or s before a consonant."""
+    """Return whether a masculine phrase takes "lo, uno": it begins with z, x, y, gn, ps, or s before a consonant."""
     word = text.lower()
     if word[0] in "zxy" or word[:2] in {"gn", "ps", "pn"}:
         return True
@@ -55,12 +55,12 @@ def takes_lo(text: str) -> bool:
 
 
 def join(*words: str) -> str:
-    """Joins words with spaces, leaving out empty ones; an elided word ("l'") clings to the next."""
+    """Join words with spaces, leaving out empty ones; an elided word ("l'") clings to the next."""
     return _ELIDED.sub("'", " ".join(filter(None, words)))
 
 
 def definite(phrase: str, gender: str, plural: bool = False) -> str:
-    """Puts the definite article in front: "l'acqua", "lo zaino", "gli amici"."""
+    """Put the definite article in front: "l'acqua", "lo zaino", "gli amici"."""
     if plural:
         masculine = "gli" if starts_with_vowel(phrase) or takes_lo(phrase) else "i"
         return join("le" if gender == "f" else masculine, phrase)
@@ -71,19 +71,19 @@ def definite(phrase: str, gender: str, plural: bool = False) -> str:
 
 
 def indefinite(phrase: str, gender: str) -> str:
-    """Puts the indefinite article in front: "un'amica", "uno zaino", "un amico"."""
+    """Put the indefinite article in front: "un'amica", "uno zaino", "un amico"."""
     if gender == "f":
         return join("un'" if starts_with_vowel(phrase) else "una", phrase)
     return join("uno" if takes_lo(phrase) else "un", phrase)
 
 
 def partitive(phrase: str, gender: str, plural: bool = False) -> str:
-    """Says "some": "del pane", "dell'acqua", "degli amici"."""
+    """Put the partitive article, "some", in front: "del pane", "dell'acqua", "degli amici"."""
     return preposition("di", definite(phrase, gender, plural))
 
 
 def preposition(word: str, phrase: str) -> str:
-    """Puts a preposition in front and fuses it with the article that may follow.
+    """Put a preposition in front and fuse it with the article that may follow.
 
     "a" + "la casa" is "alla casa", "vicino a" + "l'albero" is "vicino all'albero", "di" + "mia madre" stays "di mia
     madre". A plain "a" becomes "ad" before another a, as in "ad Anna".
@@ -101,17 +101,17 @@ def preposition(word: str, phrase: str) -> str:
 
 
 def elided_di(phrase: str) -> str:
-    """Says "of" without an article, in measures: "un bicchiere d'acqua", "una tazza di tè"."""
+    """Put "of" without an article in front, as in measures: "un bicchiere d'acqua", "una tazza di tè"."""
     return join("d'" if starts_with_vowel(phrase) else "di", phrase)
 
 
 def and_(first: str, second: str) -> str:
-    """Joins two phrases with "e", which is "ed" before another e."""
+    """Join two phrases with "e", which is "ed" before another e."""
     return f"{first} {'ed' if second[0] in 'eE' else 'e'} {second}"
 
 
 def plural_noun(noun: str, gender: str) -> str:
-    """The regular plural: "libri", "case", "amiche", "camicie"; accented and consonant endings do not change."""
+    """Return the regular plural: "libri", "case", "amiche", "camicie"; accented and consonant endings stay."""
     ending, stem = noun[-1], noun[:-1]
     if ending == "a" and gender == "f":
         return _feminine_plural(stem)
@@ -138,7 +138,7 @@ def _masculine_plural(stem: str) -> str:
 
 
 def agree(adjective: str, gender: str, plural: bool = False) -> str:
-    """Makes an adjective or a participle agree: "rosso, rossa, rossi, rosse"; "felice, felici"; "blu"."""
+    """Make an adjective or a participle agree: "rosso, rossa, rossi, rosse"; "felice, felici"; "blu"."""
     if adjective in _INVARIABLE_ADJECTIVES:
         return adjective
     if adjective.endswith("e"):
@@ -153,7 +153,7 @@ def agree(adjective: str, gender: str, plural: bool = False) -> str:
 
 
 def adjective_before(adjective: str, noun: str, gender: str, plural: bool = False) -> str:
-    """Puts an adjective in front of its noun; there "bello" behaves like the article and "buono" loses its -o."""
+    """Put an adjective before its noun; there "bello" behaves like the article and "buono" loses its -o."""
     if adjective == "bello":
         return join(_article_like("be", noun, gender, plural), noun)
     if adjective == "buono" and gender == "m" and not plural and not takes_lo(noun):
@@ -162,24 +162,24 @@ def adjective_before(adjective: str, noun: str, gender: str, plural: bool = Fals
 
 
 def that(phrase: str, gender: str, plural: bool = False) -> str:
-    """Says "that, those": "quel libro", "quello zaino", "quell'amica", "quei cani", "quegli amici"."""
+    """Put "that, those" in front: "quel libro", "quello zaino", "quell'amica", "quei cani", "quegli amici"."""
     return join(_article_like("que", phrase, gender, plural), phrase)
 
 
 def _article_like(stem: str, phrase: str, gender: str, plural: bool) -> str:
-    """The forms of "quello" and "bello", which end like the fused prepositions do."""
+    """Return the form of "quello" or "bello", which ends like a fused preposition."""
     return preposition("di", definite(phrase, gender, plural)).removesuffix(phrase).strip().replace("de", stem, 1)
 
 
 def this(phrase: str, gender: str, plural: bool = False) -> str:
-    """Says "this, these": "questo libro", "quest'anno", "queste case"."""
+    """Put "this, these" in front: "questo libro", "quest'anno", "queste case"."""
     if not plural and starts_with_vowel(phrase):
         return f"quest'{phrase}"
     return f"{agree('questo', gender, plural)} {phrase}"
 
 
 def possessive(owner: str, gender: str, plural: bool = False) -> str:
-    """The possessive that agrees with the thing owned: "mia", "tuoi"; `owner` is the English "my", "your" ..."""
+    """Return the possessive that agrees with the thing owned, as "mia"; `owner` is the English "my", "your" ..."""
     word = _OWNERS[owner]
     if word == "loro":
         return word

@@ -10,7 +10,7 @@ _TENS = ("", "", "venti", "trenta", "quaranta", "cinquanta", "sessanta", "settan
 
 
 def number(value: int) -> str:
-    """A whole number from 0 to 100 in words: "ventuno", "ventotto", "ventitré".
+    """Return a whole number from 0 to 100 in words: "ventuno", "ventotto", "ventitré".
 
     Raises:
         ValueError: the number is out of range.
@@ -30,7 +30,7 @@ def number(value: int) -> str:
 
 
 def years_of_age(value: int) -> str:
-    """An age: "un anno", "sette anni"; round tens lose their last vowel, as in "vent'anni"."""
+    """Return an age: "un anno", "sette anni"; round tens lose their last vowel, as in "vent'anni"."""
     if value == 1:
         return "un anno"
     if value in range(20, 100, 10):
@@ -39,7 +39,7 @@ def years_of_age(value: int) -> str:
 
 
 def clock(hour: int, minute: int = 0) -> str:
-    """A time of day with its article: "le tre e mezza", "l'una e un quarto", "mezzogiorno".
+    """Return a time of day with its article: "le tre e mezza", "l'una e un quarto", "mezzogiorno".
 
     Args:
         hour: 1 to 12, or 0 for midnight; 12 on the hour is noon.
@@ -61,10 +61,10 @@ def _minutes(minute: int) -> str:
 
 
 def it_is(time: str) -> str:
-    """Tells the time: "sono le tre", but "è l'una" and "è mezzogiorno"."""
+    """Put "it is" before a time: "sono le tre", but "è l'una" and "è mezzogiorno"."""
     return f"{'sono' if time.startswith('le ') else 'è'} {time}"
 
 
 def at_time(time: str) -> str:
-    """Says when: "alle tre e mezza", "all'una", "a mezzogiorno"."""
+    """Put "at" before a time: "alle tre e mezza", "all'una", "a mezzogiorno"."""
     return preposition("a", time)

@@ -100,17 +100,17 @@ _IRREGULAR_IMPERATIVES = {
 
 
 def is_reflexive(infinitive: str) -> bool:
-    """True if the infinitive is that of a reflexive verb, as in "alzarsi"."""
+    """Return whether the infinitive is that of a reflexive verb, as in "alzarsi"."""
     return infinitive.endswith("rsi")
 
 
 def plain(infinitive: str) -> str:
-    """The infinitive without its reflexive pronoun: "alzarsi" gives "alzare"."""
+    """Return the infinitive without its reflexive pronoun: "alzarsi" gives "alzare"."""
     return infinitive[:-2] + "e" if is_reflexive(infinitive) else infinitive
 
 
 def conjugate(infinitive: str, person: int, tense: Tense) -> str:
-    """The finite verb of a simple tense, without pronouns; compound tenses are built by `verb_group`."""
+    """Return the finite verb of a simple tense, without pronouns; `verb_group` builds compound tenses."""
     verb = plain(infinitive)
     if tense == "present":
         return _present(verb, person)
@@ -132,7 +132,7 @@ def _present(verb: str, person: int) -> str:
 
 
 def _attach(stem: str, ending: str) -> str:
-    """Joins stem and ending of an -are verb so that the sound of c, g and i is kept: "cerchi", "mangi"."""
+    """Join stem and ending of an -are verb so that the sound of c, g and i is kept: "cerchi", "mangi"."""
     if stem[-1] in "cg" and ending[0] in "ie":
         return stem + "h" + ending
     if stem[-1] == "i" and ending[0] == "i":
@@ -159,7 +159,7 @@ def _future_stem(verb: str) -> str:
 
 
 def participle(infinitive: str) -> str:
-    """The past participle, masculine singular: "mangiato", "visto", "capito"."""
+    """Return the past participle, masculine singular: "mangiato", "visto", "capito"."""
     verb = plain(infinitive)
     if verb in _IRREGULAR_PARTICIPLES:
         return _IRREGULAR_PARTICIPLES[verb]
@@ -167,7 +167,7 @@ def participle(infinitive: str) -> str:
 
 
 def gerund(infinitive: str) -> str:
-    """The gerund, which makes the progressive with "stare": "mangiando", "bevendo"."""
+    """Return the gerund, which makes the progressive with "stare": "mangiando", "bevendo"."""
     verb = plain(infinitive)
     if verb in _LONG_STEMS:
         return _LONG_STEMS[verb] + "ndo"
@@ -175,7 +175,7 @@ def gerund(infinitive: str) -> str:
 
 
 def imperative(infinitive: str) -> str:
-    """The order given to one friend: "mangia", "apri", "finisci"; negative orders use "non" and the infinitive."""
+    """Return the order to one friend: "mangia", "apri", "finisci"; a negative order has "non" and the infinitive."""
     verb = plain(infinitive)
     if verb in _IRREGULAR_IMPERATIVES:
         return _IRREGULAR_IMPERATIVES[verb]
@@ -183,7 +183,7 @@ def imperative(infinitive: str) -> str:
 
 
 def with_enclitic(verb: str, clitic: str) -> str:
-    """Hangs a pronoun on an infinitive or an imperative: "vederti", "aiutami", "dammi"."""
+    """Attach a pronoun to an infinitive or an imperative: "vederti", "aiutami", "dammi"."""
     if verb.endswith("'"):
         # "da'" + "mi" is "dammi"; gli is the one pronoun that does not double.
         return verb[:-1] + ("" if clitic == "gli" else clitic[0]) + clitic
@@ -202,7 +202,7 @@ def verb_group(
     negative: bool = False,
     adverb: str = "",
 ) -> str:
-    """The whole verb with what stands around it: "non l'ho mai vista", "si sono alzati", "sto mangiando".
+    """Return the verb with all that stands around it: "non l'ho mai vista", "si sono alzati", "sto mangiando".
 
     Args:
         infinitive: a reflexive one brings its own pronoun and the auxiliary essere.
@@ -230,7 +230,7 @@ def verb_group(
 
 
 def _agreed_participle(infinitive: str, person: int, auxiliary: str, gender: str, clitic: str) -> str:
-    """With essere the participle follows the subject, with avere only a preceding lo, la, li, le."""
+    """Return the participle: with essere it follows the subject, with avere only a preceding lo, la, li, le."""
     if auxiliary == "essere":
         return agree(participle(infinitive), gender, plural=person >= 3)
     object_gender, plural = _AGREEING.get(clitic, ("m", False))

@@ -19,7 +19,7 @@ class Word:
     kinds: frozenset[str]
 
     def option(self, name: str) -> str:
-        """The value of an entry such as `fem:studentessa` in the grammar column, or nothing."""
+        """Return the value of an entry such as `fem:studentessa` in the grammar column, or nothing."""
         return next((entry.partition(":")[2] for entry in self.grammar if entry.startswith(f"{name}:")), "")
 
     @property
@@ -102,59 +102,59 @@ def _rows() -> tuple[Word, ...]:
 
 @cache
 def nouns() -> tuple[Noun, ...]:
-    """All nouns; like every collection here they keep the order of the table, so that drawing is reproducible."""
+    """Return all nouns; like every collection here, in the order of the table, so that drawing is reproducible."""
     return tuple(row for row in _rows() if isinstance(row, Noun))
 
 
 @cache
 def nouns_of(*kinds: str) -> tuple[Noun, ...]:
-    """The nouns that have one of the kinds."""
+    """Return the nouns that have one of the kinds."""
     return tuple(noun for noun in nouns() if not noun.kinds.isdisjoint(kinds))
 
 
 @cache
 def places() -> tuple[Noun, ...]:
-    """The nouns one can be at and go to."""
+    """Return the nouns one can be at and go to."""
     return tuple(noun for noun in nouns() if noun.option("at"))
 
 
 @cache
 def nouns_for(chooser: Word) -> tuple[Noun, ...]:
-    """The nouns that a verb can have as its object, or an adjective can describe."""
+    """Return the nouns that a verb can have as its object, or an adjective can describe."""
     return tuple(noun for noun in nouns() if not chooser.kinds.isdisjoint(noun.kinds | {noun.lemma}))
 
 
 @cache
 def adjectives_for(noun: Noun) -> tuple[Word, ...]:
-    """The adjectives that can describe a noun."""
+    """Return the adjectives that can describe a noun."""
     return tuple(word for word in words_of("adjective", "nationality") if noun in nouns_for(word))
 
 
 @cache
 def verbs_of(*parts: str) -> tuple[Verb, ...]:
-    """The verbs of some parts: "verb", "action", "motion", "giving" ..."""
+    """Return the verbs of some parts: "verb", "action", "motion", "giving" ..."""
     return tuple(row for row in _rows() if isinstance(row, Verb) and row.part in parts)
 
 
 @cache
 def words_of(*parts: str, kind: str = "") -> tuple[Word, ...]:
-    """Other words: "adjective", "when", "city" ..., all of them or those of a kind."""
+    """Return other words: "adjective", "when", "city" ..., all of them or those of a kind."""
     return tuple(row for row in _rows() if row.part in parts and (not kind or kind in row.kinds))
 
 
 @cache
 def noun(lemma: str) -> Noun:
-    """One noun by name."""
+    """Return one noun by name."""
     return next(entry for entry in nouns() if entry.lemma == lemma)
 
 
 @cache
 def verb(lemma: str, part: str = "special") -> Verb:
-    """One verb by name; the part tells "play" an instrument from "play" a game."""
+    """Return one verb by name; the part tells "play" an instrument from "play" a game."""
     return next(entry for entry in verbs_of(part) if entry.lemma == lemma)
 
 
 @cache
 def word(part: str, lemma: str) -> Word:
-    """One other word by name."""
+    """Return one other word by name."""
     return next(entry for entry in words_of(part) if entry.lemma == lemma)

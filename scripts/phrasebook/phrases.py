@@ -59,7 +59,7 @@ class Draft:
 
 
 def draft(*phrases: Phrase, mark: Mark = ".") -> Draft:
-    """A sentence of phrases that stand in the same order in both languages."""
+    """Build a sentence of phrases that stand in the same order in both languages."""
     return Draft(
         " ".join(phrase.english for phrase in phrases if phrase.english).replace(" ,", ","),
         italian.join(*(phrase.italian for phrase in phrases)).replace(" ,", ","),
@@ -69,38 +69,38 @@ def draft(*phrases: Phrase, mark: Mark = ".") -> Draft:
 
 
 def sentence(form: Form, *phrases: Phrase) -> Draft:
-    """A sentence whose final mark follows from its form."""
+    """Build a sentence whose final mark follows from its form."""
     return draft(*phrases, mark="?" if form == "question" else ".")
 
 
 def wh_question(asked: Phrase, subject: Phrase, verb: Verb, tense: english.Tense) -> Draft:
-    """A question with who, what, when ...: in Italian the subject, if it is said at all, comes last."""
+    """Build a question with who, what, when ...: in Italian the subject, if it is said at all, comes last."""
     silent = replace(subject, italian="")
     return draft(asked, clause(silent, verb, tense, form="question"), plain("", subject.italian), mark="wh")
 
 
 def parts_of(phrases: Iterable[Phrase]) -> tuple[str, ...]:
-    """The lemmas of some phrases, in order."""
+    """Return the lemmas of some phrases, in order."""
     return tuple(part for phrase in phrases for part in phrase.parts)
 
 
 def plain(english_words: str, italian_words: str = "") -> Phrase:
-    """Function words, which count as no part."""
+    """Return function words, which count as no part."""
     return Phrase(english_words, italian_words)
 
 
 def said(entry: Word) -> Phrase:
-    """A word that is used as it stands: an adverb, a name, a city."""
+    """Return a word that is used as it stands: an adverb, a name, a city."""
     return Phrase(entry.english, entry.italian, gender=entry.gender, parts=(entry.lemma,))
 
 
 def pronoun_subject(pronoun: Pronoun) -> Phrase:
-    """A subject pronoun: said in English, dropped in Italian."""
+    """Return a subject pronoun: said in English, dropped in Italian."""
     return Phrase(pronoun.english, "", pronoun.person, pronoun.gender, owner=pronoun.english_owner)
 
 
 def adjective_phrase(adjective: Word, subject: Phrase, degree: Phrase | None = None) -> Phrase:
-    """An adjective that agrees with the subject: "very tired", "molto stanche"."""
+    """Return an adjective that agrees with the subject: "very tired", "molto stanche"."""
     agreed = italian.agree(adjective.italian, subject.gender, subject.plural)
     front = degree or plain("")
     return Phrase(
@@ -111,7 +111,7 @@ def adjective_phrase(adjective: Word, subject: Phrase, degree: Phrase | None = N
 
 
 def noun_phrase(noun: Noun, determiner: str, plural: bool = False, adjective: Word | None = None) -> Phrase:
-    """A noun with its determiner and perhaps an adjective, the same in both languages.
+    """Return a noun with its determiner and perhaps an adjective, the same in both languages.
 
     Args:
         noun: the noun.
@@ -186,18 +186,18 @@ def _italian_determiner(determiner: str, core: str, gender: str, plural: bool, k
 
 
 def number_parts(value: int) -> tuple[str, ...]:
-    """The lemmas of a number: twenty-one is made of twenty and one."""
+    """Return the lemmas of a number: twenty-one is made of twenty and one."""
     return tuple(english.number(value).split("-"))
 
 
 def with_preposition(english_word: str, italian_word: str, phrase: Phrase, *parts: str) -> Phrase:
-    """A phrase with a preposition: "on the table", "sul tavolo"."""
+    """Return a phrase with a preposition: "on the table", "sul tavolo"."""
     italian_words = italian.preposition(italian_word, phrase.italian)
     return Phrase(f"{english_word} {phrase.english}".strip(), italian_words, parts=parts + phrase.parts)
 
 
 def place(noun: Noun, direction: Literal["at", "to"]) -> Phrase:
-    """A place to be at or go to, by the custom of each place: "al ristorante", "in banca", "a scuola"."""
+    """Return a place to be at or go to, by the custom of each: "al ristorante", "in banca", "a scuola"."""
     english_word, _, italian_word = noun.option("at").partition("/")
     article = "" if english_word.endswith("-") else "the "
     english_word = "to" if direction == "to" else english_word.rstrip("-")
@@ -209,13 +209,13 @@ def place(noun: Noun, direction: Literal["at", "to"]) -> Phrase:
 
 
 def region(entry: Word, direction: Literal["at", "to"]) -> Phrase:
-    """In or to a city or a country: "a Roma", "in Italia"."""
+    """Return a city or country to be in or go to: "a Roma", "in Italia"."""
     italian_word = "a" if entry.part == "city" else "in"
     return with_preposition("to" if direction == "to" else "in", italian_word, said(entry))
 
 
 def italian_tense(verb: Verb, tense: english.Tense) -> italian_verbs.Tense:
-    """English past is the passato prossimo, but the imperfetto for what lasts: "avevo un cane"."""
+    """Return passato prossimo for the English past, but imperfetto for what lasts: "avevo un cane"."""
     return "imperfect" if tense == "past" and "imperfect" in verb.grammar else _TENSES[tense]
 
 
@@ -229,7 +229,7 @@ def clause(
     indirect: Pronoun | None = None,
     adverb: Word | None = None,
 ) -> Phrase:
-    """A whole clause.
+    """Return a whole clause.
 
     Args:
         subject: an empty Italian subject is a dropped pronoun.

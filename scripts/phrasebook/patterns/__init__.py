@@ -1,4 +1,4 @@
-"""The sentence patterns, grouped by topic, with their quotas."""
+"""The sentence patterns, grouped by topic, with their quotas; a pattern's docstring is an example of its sentences."""
 
 from collections.abc import Callable
 

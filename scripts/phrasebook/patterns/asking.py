@@ -96,14 +96,14 @@ def asks_why(draw: Draw) -> Draft:
 
 
 def has_state(subject: Phrase, state: Word, tense: english.Tense = "present", form: Form = "statement") -> Phrase:
-    """I am not hungry. — Non ho fame: in Italian one has it."""
+    """Return a clause such as "I am not hungry", "non ho fame": in Italian one has it."""
     english_side = clause(subject, lexicon.verb("be"), tense, said(state), form=form)
     italian_side = clause(subject, lexicon.verb("have", "verb"), tense, said(state), form=form)
     return Phrase(english_side.english, italian_side.italian, parts=(*subject.parts, state.lemma))
 
 
 def feels(subject: Phrase, lemma: str) -> Phrase:
-    """Somebody is tired, or hungry."""
+    """Return a clause that says that somebody is tired, or hungry."""
     if any(state.lemma == lemma for state in lexicon.words_of("state")):
         return has_state(subject, lexicon.word("state", lemma))
     adjective = lexicon.word("adjective", lemma)

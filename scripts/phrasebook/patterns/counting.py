@@ -54,7 +54,7 @@ def age(draw: Draw) -> Draft:
 
 
 def aged(subject: Phrase, years: int, form: Form = "statement") -> Draft:
-    """An age: in Italian one has years."""
+    """Build a sentence about an age: in Italian one has years."""
     english_age = plain(f"{english.number(years)} years old")
     english_side = clause(subject, lexicon.verb("be"), "present", english_age, form=form)
     italian_age = plain("", italian_numbers.years_of_age(years))
@@ -123,7 +123,7 @@ def _amount(draw: Draw) -> Phrase:
 
 
 def measure(vessel: Phrase, drink: Noun) -> Phrase:
-    """An amount of a drink: "two glasses of water", "due bicchieri d'acqua"."""
+    """Return an amount of a drink: "two glasses of water", "due bicchieri d'acqua"."""
     english_words, italian_words = f"{vessel.english} of {drink.english}", italian.elided_di(drink.italian)
     return Phrase(english_words, f"{vessel.italian} {italian_words}", parts=(*vessel.parts, drink.lemma))
 

@@ -16,7 +16,7 @@ from phrasebook.phrases import (
 )
 
 _VERY, _TOO, _A_LITTLE = plain("very", "molto"), plain("too", "troppo"), plain("a little", "un po'")
-_A_LITTLE_OF_IT = frozenset("sad tired sick angry strange dirty long slow cold hot expensive difficult noisy".split())
+_GRADUAL = frozenset("sad tired sick angry strange dirty long slow cold hot expensive difficult noisy".split())
 COLORS = frozenset({"red", "white", "black", "yellow", "green", "blue", "brown", "pink"})
 # One is not very closed, nor more broken than another.
 _ABSOLUTE = COLORS | {"closed", "broken", "new", "fresh", "full", "empty", "nationality"}
@@ -41,18 +41,18 @@ _CONTRASTS = (
 
 
 def be(subject: Phrase, rest: Phrase, form: Form = "statement", tense: english.Tense = "present") -> Draft:
-    """A sentence with "to be"."""
+    """Build a sentence with "to be"."""
     return sentence(form, clause(subject, lexicon.verb("be"), tense, rest, form=form))
 
 
 def describable() -> list[Noun]:
-    """The things and animals that some adjective fits."""
+    """Return the things and animals that some adjective fits."""
     people = {"person", "family"}
     return [noun for noun in lexicon.nouns() if noun.kinds.isdisjoint(people) and lexicon.adjectives_for(noun)]
 
 
 def moods() -> list[Word]:
-    """The adjectives for passing states of people."""
+    """Return the adjectives for passing states of people."""
     return [word for word in lexicon.words_of("adjective") if "mood" in word.grammar]
 
 
@@ -67,10 +67,10 @@ def person_is(draw: Draw) -> Draft:
 
 
 def _degree(draw: Draw, adjective: Word, form: Form) -> Phrase | None:
-    """Very, too, or a little of it: nobody is a little famous, or not a little tired."""
+    """Draw very, too, a little, or nothing: nobody is a little famous, or not a little tired."""
     if draw.chance(0.65) or adjective.lemma in _UNGRADED or adjective.part in _UNGRADED:
         return None
-    some = form == "statement" and adjective.lemma in _A_LITTLE_OF_IT
+    some = form == "statement" and adjective.lemma in _GRADUAL
     return draw.one((_VERY, _TOO, _A_LITTLE) if some else (_VERY, _TOO))
 
 
@@ -90,7 +90,7 @@ def works_as(draw: Draw) -> Draft:
 
 
 def profession(noun: Noun, subject: Phrase) -> Phrase:
-    """A profession: "a teacher", "un'insegnante" for a woman; no article in the plural."""
+    """Return a profession: "a teacher", "un'insegnante" for a woman; no article in the plural."""
     singular = noun.option("fem") if subject.gender == "f" else noun.italian
     if not subject.plural:
         return Phrase(english.a(noun.english), italian.indefinite(singular, subject.gender), parts=(noun.lemma,))
@@ -148,7 +148,7 @@ def compares_things(draw: Draw) -> Draft:
 
 
 def comparison(subject: Phrase, adjective: Word, other: Phrase, form: Form = "statement") -> Draft:
-    """More so than another: "bigger than", "più grande di"."""
+    """Build a comparison: "bigger than", "più grande di"."""
     agreed = italian.agree(adjective.italian, subject.gender, subject.plural)
     rest = Phrase(
         f"{english.comparative(adjective.english)} than {other.english}",
@@ -173,7 +173,7 @@ def superlative(draw: Draw) -> Draft:
 
 
 def pointer(thing: Phrase, near: bool = True) -> Phrase:
-    """The pronoun that points at a thing and agrees with it: "this, these", "questa, questi"."""
+    """Return the pronoun that points at a thing and agrees with it: "this, these", "questa, questi"."""
     singular, several = ("this", "these") if near else ("that", "those")
     agreed = italian.agree("questo" if near else "quello", thing.gender, thing.plural)
     return Phrase(several if thing.plural else singular, agreed, thing.person, thing.gender)

@@ -28,14 +28,14 @@ _PRONOUNS = {("m", False): "lo", ("f", False): "la", ("m", True): "li", ("f", Tr
 
 
 def transitive(draw: Draw, tense: english.Tense, *rest: Phrase, verb: Verb | None = None) -> Draft:
-    """Somebody does something to something, in any tense."""
+    """Draw somebody who does something to something, in any tense."""
     verb = verb or draw.verb("verb", progressive=tense == "progressive")
     subject, form = draw.speaker(animal=verb.lemma in {"eat", "drink"})
     return sentence(form, clause(subject, verb, tense, draw.object_of(verb, subject, form), *rest, form=form))
 
 
 def past_time(draw: Draw, verb: Verb, probability: float = 0.5) -> Phrase:
-    """When it happened; what lasts has no such time, and "I read the book" needs one to be the past."""
+    """Draw a past time or nothing: never for what lasts, always where "I read the book" would look like the present."""
     if "imperfect" in verb.grammar:
         return plain("")
     certain = verb.inflected.past == verb.inflected.base
@@ -199,7 +199,7 @@ def and_did_it(draw: Draw) -> Draft:
 
 
 def and_it(subject: Phrase, verb: Verb, tense: SimpleTense, thing: Phrase) -> Phrase:
-    """The second of two verbs, whose object is a pronoun: "and ate it", "e l'ho mangiata"."""
+    """Return the second of two verbs, whose object is a pronoun: "and ate it", "e l'ho mangiata"."""
     clitic = _PRONOUNS[thing.gender, thing.plural]
     group = italian_verbs.verb_group(verb.italian, subject.person, tense, clitic=clitic)
     # "Will buy it and eat it": English does not repeat "will".

@@ -34,7 +34,7 @@ def likes_doing(draw: Draw) -> Draft:
 
 
 def in_general(noun: Noun) -> Phrase:
-    """A kind of thing: English bare "cats" and "bread", Italian with the article, "i gatti" and "il pane"."""
+    """Return a kind of thing: English bare "cats" and "bread", Italian with the article, "i gatti" and "il pane"."""
     bare, known = (noun_phrase(noun, determiner, noun.has_plural) for determiner in ("", "the"))
     return Phrase(bare.english, known.italian, known.person, known.gender, known.parts)
 
@@ -46,7 +46,7 @@ def _likes(draw: Draw, thing: Phrase) -> Draft:
 
 
 def pleases(subject: Phrase, thing: Phrase, form: Form = "statement", degree: Phrase = _NO_DEGREE) -> Draft:
-    """Somebody likes it: in Italian it pleases somebody, a pronoun or "a mio padre"."""
+    """Build "somebody likes it": in Italian it pleases somebody, a pronoun or "a mio padre"."""
     english_side = clause(subject, lexicon.verb("like"), "present", thing, degree, form=form)
     clitic = next((pronoun.indirect for pronoun in PRONOUNS if pronoun.english == subject.english), "")
     finite = italian_verbs.verb_group(
@@ -72,7 +72,7 @@ def hurts(draw: Draw) -> Draft:
 
 
 def aches(owner: Pronoun, noun: Noun, plural: bool = False, form: Form = "statement") -> Phrase:
-    """It hurts: in Italian the head does bad to me."""
+    """Return a clause about what hurts, in Italian "to me does bad the head"."""
     mine, body = (noun_phrase(noun, determiner, plural) for determiner in (owner.english_owner, "the"))
     english_side = clause(mine, lexicon.verb("hurt"), "present", form=form)
     group = italian_verbs.verb_group(

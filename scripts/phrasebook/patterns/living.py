@@ -65,7 +65,7 @@ def plays(draw: Draw) -> Draft:
 
 
 def _friend_named(draw: Draw) -> Phrase:
-    """My friend Anna, la mia amica Anna: the name tells the gender."""
+    """Draw a person such as "my friend Anna", "la mia amica Anna": the name decides the gender."""
     name, noun = draw.named(), draw.noun("acquaintance")
     owner = draw.one(POSSESSIVES)
     title = noun.option("fem") if name.gender == "f" else noun.italian
@@ -89,7 +89,7 @@ def lives_in(draw: Draw) -> Draft:
 
 
 def friend_is(draw: Draw) -> Draft:
-    """Our neighbor Maria is sick. — La nostra vicina Maria è malata. Also: has, likes to do, went ..."""
+    """Our neighbor Maria went to Rome. — La nostra vicina Maria è andata a Roma."""
     subject, form = _friend_named(draw), draw.form()
     verb = draw.verb("motion", "move", "reflexive")
     tense: english.Tense = draw.one(("past", "past", "present", "future"))
@@ -156,6 +156,6 @@ def greets(draw: Draw) -> Draft:
 
 
 def _and_then(first: Draft, second: Draft, mark: Mark) -> Draft:
-    """Two sentences in one, with a comma between them."""
+    """Join two sentences by a comma."""
     english_words, italian_words = f"{first.english}, {second.english}", f"{first.italian}, {second.italian}"
     return Draft(english_words, italian_words, first.parts + second.parts, mark)

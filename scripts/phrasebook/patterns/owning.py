@@ -77,7 +77,7 @@ def this_is(draw: Draw) -> Draft:
 
 
 def belonging(owner: Phrase, noun: Noun, plural: bool = False) -> Phrase:
-    """Somebody's thing: "Maria's house", "la casa di Maria"."""
+    """Return somebody's thing: "Maria's house", "la casa di Maria"."""
     thing = noun_phrase(noun, "the", plural)
     return Phrase(
         f"{owner.english}'s {noun.english_plural if plural else noun.english}",
@@ -133,7 +133,7 @@ def where_is(draw: Draw) -> Draft:
 
 
 def location(draw: Draw, noun: Noun) -> Phrase:
-    """A place that suits a thing: small ones on a table, people in the kitchen, buildings near the station."""
+    """Draw a place that suits a thing: small ones on a table, people in the kitchen, buildings near the station."""
     small = bool(noun.kinds & {"thing", "dish", "clothes", "single"})
     if not small and "public" not in noun.kinds and draw.chance(0.7):
         return _site(draw, noun)
@@ -146,7 +146,7 @@ def location(draw: Draw, noun: Noun) -> Phrase:
 
 
 def _site(draw: Draw, noun: Noun) -> Phrase:
-    """The usual place of people, pets and vehicles."""
+    """Draw a usual place of people, pets and vehicles."""
     kinds = {"room", "outdoors"} if "pet" in noun.kinds else {"nature", "sight"} if "vehicle" in noun.kinds else set()
     places = [site for site in lexicon.places() if not kinds or site.kinds & kinds]
     return place(draw.rare(places), "at")

@@ -39,7 +39,7 @@ def saw_him(draw: Draw) -> Draft:
 
 
 def giving_verb(draw: Draw) -> Verb:
-    """A verb that can be said of "me the book"; "explain" cannot."""
+    """Draw a verb that can be followed by "me the book"; "explain" cannot."""
     return draw.rare([verb for verb in lexicon.verbs_of("giving") if verb.lemma != "explain"])
 
 
@@ -99,7 +99,7 @@ def is_for(draw: Draw) -> Draft:
 
 
 def _company(draw: Draw, subject: Phrase, english_word: str, italian_word: str) -> Phrase:
-    """With, or for, someone: a stressed pronoun or a person."""
+    """Draw with, or for, someone: a stressed pronoun or a person."""
     if draw.chance(0.6):
         pronoun = draw.pronoun(other_than=subject if subject.person not in {2, 5} else None)
         return plain(f"{english_word} {pronoun.english_object}", f"{italian_word} {pronoun.stressed}")

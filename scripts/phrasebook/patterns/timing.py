@@ -28,7 +28,7 @@ _IT = plain("it")
 
 
 def clock_time(draw: Draw) -> Phrase:
-    """A time of day: "half past three", "le tre e mezza"."""
+    """Draw a time of day: "half past three", "le tre e mezza"."""
     hour, minute = draw.number(1, 12), draw.one(_MINUTES)
     if draw.chance(0.12):
         hour, minute = draw.one((0, 12)), 0  # midnight and noon
@@ -38,7 +38,7 @@ def clock_time(draw: Draw) -> Phrase:
 
 
 def at_clock_time(draw: Draw) -> Phrase:
-    """When by the clock: "at half past three", "alle tre e mezza"."""
+    """Draw a time by the clock: "at half past three", "alle tre e mezza"."""
     time = clock_time(draw)
     return Phrase(f"at {time.english}", italian_numbers.at_time(time.italian), parts=time.parts)
 
@@ -51,7 +51,7 @@ def it_is(draw: Draw) -> Draft:
 
 
 def _scheduled(draw: Draw, asked: bool) -> tuple[Phrase, Verb]:
-    """Somebody who gets up, or a train that leaves."""
+    """Draw somebody who gets up, or a train that leaves."""
     verb = draw.verb("reflexive", "move", "move", "action")
     while verb.lemma in {"have fun", "relax"} or (verb.part == "action" and verb.lemma not in _SCHEDULED):
         verb = draw.verb("reflexive", "move", "move", "action")
@@ -81,7 +81,7 @@ def today_is(draw: Draw) -> Draft:
 
 
 def goes(draw: Draw, when: Phrase) -> Draft:
-    """Somebody goes somewhere, leaves, or does something, and when."""
+    """Draw somebody who goes somewhere, leaves, or does something at a given time."""
     verb = draw.verb("action", "motion", "move")
     goal = draw.place("to") if verb.part == "motion" else plain("")
     tense: english.Tense = draw.one(("present", "past", "future"))

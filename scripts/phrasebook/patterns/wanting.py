@@ -22,7 +22,7 @@ _NOBODY_SUGGESTS = frozenset({"come", "cry", "love"})
 
 
 def infinitive(draw: Draw, subject: Phrase) -> Phrase:
-    """Something to do: "buy the bread", "comprare il pane"."""
+    """Draw something to do: "buy the bread", "comprare il pane"."""
     verb = draw.verb("verb", "verb", "verb", "action", "motion", progressive=True)
     rest = plain("")
     if verb.part == "verb":
@@ -36,7 +36,7 @@ def infinitive(draw: Draw, subject: Phrase) -> Phrase:
 
 
 def _modal_form(draw: Draw, modal: Verb, pronoun: float = 0.45) -> tuple[Phrase, Form]:
-    """Nobody asks "must you?"."""
+    """Draw the subject and form of a clause with a modal; nobody asks "must you?"."""
     subject, form = draw.speaker(pronoun=pronoun)
     return subject, "statement" if modal.lemma == "must" and form == "question" else form
 
@@ -61,19 +61,19 @@ def want_to_see_him(draw: Draw) -> Draft:
 
 
 def done_to(verb: Verb, them: Pronoun) -> Phrase:
-    """An infinitive with its object hung on: "to see you", "vederti"."""
+    """Return an infinitive with its object: "to see you", "vederti"."""
     english_words = f"{verb.english} {them.english_object}"
     return Phrase(english_words, italian_verbs.with_enclitic(verb.italian, them.direct), parts=(verb.lemma,))
 
 
 def someone_verb(draw: Draw, *, progressive: bool = False) -> Verb:
-    """A verb whose object can be me, you, him ..."""
+    """Draw a verb whose object can be me, you, him ..."""
     verbs = [verb for verb in lexicon.verbs_of("verb") if "someone" in verb.grammar]
     return draw.rare([verb for verb in verbs if not (progressive and "no-ing" in verb.grammar)])
 
 
 def wish(subject: Phrase, form: Form = "statement") -> Phrase:
-    """Would like: "vorrei", "vorresti" ..."""
+    """Return subject and verb of "would like": "vorrei", "vorresti" ..."""
     opening = f"would {subject.english} like" if form == "question" else f"{subject.english} would like"
     finite = italian_verbs.conjugate("volere", subject.person, "conditional")
     return Phrase(opening, italian.join(subject.italian, finite), parts=(*subject.parts, "want"))
@@ -91,7 +91,7 @@ def would_like(draw: Draw) -> Draft:
 
 
 def told(verb: Verb, them: Pronoun | None = None, *, dative: bool = False, negative: bool = False) -> Phrase:
-    """An order to one friend: "open", "apri"; "do not follow me", "non seguirmi"; "give me", "dammi"."""
+    """Return an order to one friend: "open", "apri"; "do not follow me", "non seguirmi"; "give me", "dammi"."""
     italian_verb = verb.italian if negative else italian_verbs.imperative(verb.italian)
     if them:
         italian_verb = italian_verbs.with_enclitic(italian_verb, them.indirect if dative else them.direct)

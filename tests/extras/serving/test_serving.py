@@ -564,7 +564,7 @@ def test_a_full_queue_takes_the_next_part_of_a_document() -> None:
         await asyncio.sleep(0)
         with pytest.raises(RequestError, match="too busy"):
             await batcher.translate(slow, ["c"], SearchOptions(), deadline)
-        found = await batcher.translate(slow, ["c"], SearchOptions(), deadline, always=True)
+        found = await batcher.translate(slow, ["c"], SearchOptions(), deadline, even_if_full=True)
         await first
         batcher.close()
         return found

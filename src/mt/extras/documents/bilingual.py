@@ -13,11 +13,10 @@ from mt.extras.documents.segments import Segment, columns_of
 from mt.text.languages import LANGUAGE_NAMES, base_language
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-# Attributes that name the languages of a file
-_LANGUAGES = dict.fromkeys(("source-language", "srcLang", "srclang"), "source")
-_LANGUAGES |= dict.fromkeys(("target-language", "trgLang"), "target")
-_SPACE = "string(ancestor-or-self::*[@xml:space][1]/@xml:space)"
-_LAYOUT = re.compile(r"\n\S|\S\t+\S")  # line breaks and tabs that are no indentation of the XML
+_LANGUAGE_ATTRIBUTES = dict.fromkeys(("source-language", "srcLang", "srclang"), "source")
+_LANGUAGE_ATTRIBUTES |= dict.fromkeys(("target-language", "trgLang"), "target")
+_XML_SPACE = "string(ancestor-or-self::*[@xml:space][1]/@xml:space)"
+_LAYOUT = re.compile(r"\n\S|\S\t+\S")  # line breaks and tabs that are not the indentation of the XML
 
 
 @dataclass
@@ -25,7 +24,7 @@ class XmlFile:
     """An XLIFF (1.2, 2.0) or TMX file: units without a translation get one."""
 
     root: Any
-    units: list[tuple[Any, Any]]  # the source element, and the element that holds the texts of the translation
+    units: list[tuple[Any, Any]]  # source element, and a copy of it (or of its segment) that becomes the translation
 
     @classmethod
     def read(cls, content: bytes, kind: str, languages: tuple[str, str], place: str) -> "XmlFile":
@@ -40,22 +39,23 @@ class XmlFile:
 
     @property
     def segments(self) -> list[Segment]:
-        found = []
-        for old, new in self.units:
-            nodes = _nodes(new)
-            texts = tuple(piece for node in nodes for piece in _pieces(*node))
-            is_marked = sum(bool(getattr(*node).strip()) for node in nodes) > 1
-            found.append(Segment(texts, f"line {old.sourceline}", (line_of(new)[0],) if is_marked else ()))
-        return found
+        segments = []
+        for source, new in self.units:
+            places = _text_places(new)
+            texts = tuple(piece for place in places for piece in _pieces(*place))
+            is_marked = sum(bool(getattr(*place).strip()) for place in places) > 1
+            segments.append(Segment(texts, f"line {source.sourceline}", (line_of(new)[0],) if is_marked else ()))
+        return segments
 
     def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
         from lxml import etree
 
         for (_, new), translated in zip(self.units, translations, strict=True):
             if translated is None:
-                target = next(new.iterancestors("{*}target"), new)  # a later run skips a unit with part of a target
-                if (owner := target.getparent()) is not None:
-                    owner.remove(target)
+                # Remove the whole target, as a later run would skip a unit that has a part of it.
+                target = next(new.iterancestors("{*}target"), new)
+                if (unit := target.getparent()) is not None:  # not yet removed for another segment
+                    unit.remove(target)
                 continue
             parent = new.getparent()
             if etree.QName(parent).localname == "segment" and parent.get("state", "initial") == "initial":
@@ -63,19 +63,19 @@ class XmlFile:
             if isinstance(translated, Marked):
                 set_content(new, translated[0], line_of(new)[1])
                 continue
-            rest = iter(translated)
-            for node in _nodes(new):
-                setattr(*node, "".join(next(rest) for _ in _pieces(*node)))
+            remaining = iter(translated)
+            for place in _text_places(new):
+                setattr(*place, "".join(next(remaining) for _ in _pieces(*place)))
         return bytes(etree.tostring(self.root.getroottree(), xml_declaration=True, encoding="UTF-8"))
 
 
 def _refuse_other_languages(root: Any, languages: tuple[str, str], place: str) -> None:
-    """Refuse a file of known languages that are not the model's; regions and scripts may differ."""
+    """Refuse a file that declares known languages other than the model's; regions and scripts may differ."""
     for node in root.iter("{*}xliff", "{*}file", "{*}header"):
-        for key, side in _LANGUAGES.items():
-            declared, wanted = node.get(key) or "", languages[side == "target"]
-            old, new = base_language(declared), base_language(wanted)
-            if old != new and {old, new} <= LANGUAGE_NAMES.keys():
+        for attribute, side in _LANGUAGE_ATTRIBUTES.items():
+            declared, wanted = node.get(attribute) or "", languages[side == "target"]
+            bases = {base_language(declared), base_language(wanted)}
+            if len(bases) > 1 and bases <= LANGUAGE_NAMES.keys():
                 message = f"its {side} language is {declared}, but the model's is {wanted}"
                 raise InputError(f"{place}: {message}", "choose a model of these languages")
 
@@ -96,7 +96,7 @@ def _xliff_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:
             continue
         if target is not None and ("".join(target.itertext()).strip() or not "".join(source.itertext()).strip()):
             continue
-        segmented = parent.find(f"{namespace}seg-source")  # which stands between both
+        segmented = parent.find(f"{namespace}seg-source")  # between source and target, if there is one
         is_segmented = segmented is not None and next(_segments(segmented), None) is not None
         new = deepcopy(segmented if is_segmented else source)
         new.tag = f"{namespace}target"
@@ -110,12 +110,12 @@ def _xliff_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:
         if root.get("version", "").startswith("1"):
             new.set("state", "needs-review-translation")
         (source if segmented is None else segmented).addnext(new)
-        units += [(source, each) for each in (_segments(new) if is_segmented else (new,))]
+        units += [(source, part) for part in (_segments(new) if is_segmented else (new,))]
     return units
 
 
 def _segments(element: Any) -> Iterator[Any]:
-    """Yield the marks of the segments into which XLIFF 1.2 divides a unit."""
+    """Return the `mrk` elements of the segments into which XLIFF 1.2 divides a unit."""
     return (node for node in element.iter("{*}mrk") if node.get("mtype") == "seg")
 
 
@@ -139,24 +139,24 @@ def _tmx_units(root: Any, languages: tuple[str, str]) -> list[tuple[Any, Any]]:
 
 
 def _is_variant(code: str, wanted: str) -> bool:
-    """Return True for codes of one language that do not name two regions: pt and pt-BR, not pt-PT and pt-BR."""
-    code, wanted = (each.lower().replace("_", "-") for each in (code, wanted))
+    """Return whether two codes name one language, and not two regions of it: pt and pt-BR, not pt-PT and pt-BR."""
+    code, wanted = (language.lower().replace("_", "-") for language in (code, wanted))
     return code == wanted or (base_language(code) == base_language(wanted) and not ("-" in code and "-" in wanted))
 
 
-def _nodes(element: Any) -> list[tuple[Any, str]]:
-    """Return where the texts of an element are: (node, `text` or `tail`)."""
-    found = []
+def _text_places(element: Any) -> list[tuple[Any, str]]:
+    """Return where the texts of an element are: (node, attribute), the attribute being `text` or `tail`."""
+    places = []
     for node in element.iter():
-        is_inside = any(map(is_code, node.iterancestors()))
-        if isinstance(node.tag, str) and not is_code(node) and not is_inside:  # no comment or instruction
-            found.append((node, "text"))
-        if node is not element and not is_inside:
-            found.append((node, "tail"))
-    return [(node, which) for node, which in found if getattr(node, which)]
+        is_in_code = any(map(is_code, node.iterancestors()))
+        if isinstance(node.tag, str) and not is_code(node) and not is_in_code:  # no comment or instruction
+            places.append((node, "text"))
+        if node is not element and not is_in_code:
+            places.append((node, "tail"))
+    return [(node, attribute) for node, attribute in places if getattr(node, attribute)]
 
 
-def _pieces(node: Any, which: str) -> list[str]:
-    """Return a text in pieces to translate, by line and column where its white space has a meaning."""
-    text = str(getattr(node, which))
-    return columns_of(text) if _LAYOUT.search(text) or node.xpath(_SPACE) == "preserve" else [text]
+def _pieces(node: Any, attribute: str) -> list[str]:
+    """Split a text into pieces to translate: lines and columns where its white space matters, else one piece."""
+    text = str(getattr(node, attribute))
+    return columns_of(text) if _LAYOUT.search(text) or node.xpath(_XML_SPACE) == "preserve" else [text]

@@ -10,20 +10,18 @@ _SUFFIXES = {
     **{".htm": "html", ".xhtml": "html", ".markdown": "md", ".pot": "po", ".xlf": "xliff", ".odp": "odt"},
 }
 FORMATS = tuple(sorted(set(_SUFFIXES.values())))
-# Other documents, by suffix and by how they begin, and what to do with them.
+# Hints for documents that cannot be translated, by suffix
 _AS_DOCX, _AS_TEXT = "save it as .docx or .odt in its program", "export its text, or the document it was made of"
 _REFUSED = {
     **dict.fromkeys((".doc", ".rtf", ".pages", ".wpd", ".dotx"), _AS_DOCX),
     **dict.fromkeys((".ppt", ".key"), "save it as .pptx"),
     **dict.fromkeys((".xls", ".xlsx", ".ods", ".numbers"), "save the sheet as .csv"),
     **dict.fromkeys((".pdf", ".ps", ".djvu", ".mobi", ".tex"), _AS_TEXT),
-    **dict.fromkeys(
-        (".png", ".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".bmp"), "read its text with OCR first"
-    ),
+    **dict.fromkeys(".png .jpg .jpeg .gif .webp .tif .tiff .bmp".split(), "read its text with OCR first"),
     **dict.fromkeys((".zip", ".tar", ".7z", ".rar"), "unpack it"),
 }
-_TEXTS = frozenset("html md srt vtt po xliff tmx csv tsv".split())
-_MAGIC = {
+_TEXT_KINDS = frozenset("html md srt vtt po xliff tmx csv tsv".split())
+_MAGIC = {  # first bytes of archives and of documents that are no text
     b"PK\x03\x04": ".zip",
     b"%PDF": ".pdf",
     b"{\\rtf": ".rtf",
@@ -34,7 +32,7 @@ _MAGIC = {
 
 
 def named_format(path: Path) -> str | None:
-    """Return the kind that the ending of a name stands for."""
+    """Return the kind that a file name's suffix stands for; None if it is unknown."""
     return _SUFFIXES.get(path.suffix.lower())
 
 
@@ -49,23 +47,23 @@ def document_format(path: Path, override: str | None = None) -> str | None:
     kind, suffix = override or named_format(path), path.suffix.lower()
     try:
         with path.open("rb") as file:
-            beginning = file.read(8) if path.is_file() else b""
+            beginning = file.read(8) if path.is_file() else b""  # a pipe cannot be read twice
     except OSError:
         beginning = b""
-    found = next((kind for magic, kind in _MAGIC.items() if beginning.startswith(magic)), suffix)
+    actual = next((name for magic, name in _MAGIC.items() if beginning.startswith(magic)), suffix)
     if kind is not None:
-        if kind in _TEXTS and found in _REFUSED and found != suffix:
-            raise InputError(f"{path}: not .{kind} but a {found} file", _REFUSED[found])
+        if kind in _TEXT_KINDS and actual in _REFUSED and actual != suffix:
+            raise InputError(f"{path}: not .{kind} but a {actual} file", _REFUSED[actual])
         return kind
-    if found == ".zip" and beginning:
+    if actual == ".zip" and beginning:
         return _kind_of_archive(path)
-    if found in _REFUSED:
-        raise InputError(f"{path}: a {found} file cannot be translated", _REFUSED[found])
+    if actual in _REFUSED:
+        raise InputError(f"{path}: a {actual} file cannot be translated", _REFUSED[actual])
     return None
 
 
 def names_document(text: str) -> bool:
-    """Return True for a word that ends as the name of a document does."""
+    """Return whether a text looks like the file name of a document: one word with a known suffix."""
     return not re.search(r"\s", text) and (Path(text).suffix.lower() in {*_SUFFIXES, *_REFUSED})
 
 
@@ -89,5 +87,4 @@ def _kind_of_archive(path: Path) -> str:
     for kind, part in {"docx": "word/document.xml", "pptx": "ppt/presentation.xml", "odt": "content.xml"}.items():
         if part in names:
             return kind
-    suffix = path.suffix.lower()
-    raise InputError(f"{path}: an archive cannot be translated", _REFUSED.get(suffix, "unpack it"))
+    raise InputError(f"{path}: an archive cannot be translated", _REFUSED.get(path.suffix.lower(), "unpack it"))

@@ -10,17 +10,17 @@ from mt.text.languages import is_spaced
 if TYPE_CHECKING:
     from mt.decoding.alignment import Unit
 
-# Returns translations of sentences; those that are to be aligned, with their words.
+# Takes sentences, and whether to align their words; returns each translation with its words, none if not aligned.
 Translate = Callable[[list[str], bool], "Sequence[tuple[str, Sequence[Unit]]]"]
 Parts = Sequence[str | Line]  # markup that stays, and lines with inline elements
 
-# Elements whose text is code of another program, and marks without text
+# Elements of XLIFF and TMX whose content is not translated: codes of other formats, empty markers, notes
 _CODES = frozenset("bpt ept ph it ut x bx ex sc ec cp sm em prop note".split())
-_STARTS = {"bpt": "ept", "bx": "ex", "sc": "ec"}
+_END_CODES = {"bpt": "ept", "bx": "ex", "sc": "ec"}  # by the code that starts the pair
 
 
 class Marked(tuple[str, ...]):
-    """The translation of a segment as one text with its markup."""
+    """The translation of a segment as a single text that contains its markup."""
 
 
 def translate_marked(
@@ -30,10 +30,10 @@ def translate_marked(
     survives: Callable[[str, str], bool],
     languages: tuple[str, str],
 ) -> list[Marked | None]:
-    """Translate texts with inline elements, each sentence once, those without anything to translate excepted.
+    """Translate texts with inline elements; each distinct sentence once, and only if it has something to translate.
 
-    `survives` says of a sentence and its translation whether nothing was lost that must stay; None replaces a text with
-    a sentence that loses it.
+    `survives` tells, given a sentence and its translation, whether all that must stay has stayed. A text becomes None
+    if one of its sentences fails.
     """
     from mt.decoding.alignment import align_units
     from mt.decoding.candidates import Candidate
@@ -42,24 +42,25 @@ def translate_marked(
     separator = " " if is_spaced(languages[1]) else ""
     segmented = [segment_lines(parts, separator, languages[0]) for parts in marked]
     sentences = list(dict.fromkeys(sentence for text in segmented for sentence in text.sentences))
-    found: dict[str, tuple[str, Sequence[Unit]]] = {
-        one: (one, align_units(one, one)) for one in sentences if not is_translated(one)
+    aligned: dict[str, tuple[str, Sequence[Unit]]] = {
+        s: (s, align_units(s, s)) for s in sentences if not is_translated(s)
     }
-    sent = [one for one in sentences if one not in found]
-    found |= zip(sent, translate(sent, True) if sent else (), strict=True)
-    return [
-        Marked(
-            [text.assemble([Candidate(found[one][0], 0.0, 0.0) for one in text.sentences], lambda s, _: found[s][1])]
-        )
-        if all(survives(one, found[one][0]) for one in text.sentences)
-        else None
-        for text in segmented
-    ]
+    requested = [sentence for sentence in sentences if sentence not in aligned]
+    aligned |= zip(requested, translate(requested, True) if requested else (), strict=True)
+    results: list[Marked | None] = []
+    for text in segmented:
+        candidates = [Candidate(aligned[sentence][0], 0.0, 0.0) for sentence in text.sentences]
+        if all(survives(sentence, aligned[sentence][0]) for sentence in text.sentences):
+            results.append(Marked([text.assemble(candidates, lambda sentence, _: aligned[sentence][1])]))
+        else:
+            results.append(None)
+    return results
 
 
 def line_of(node: Any) -> tuple[Line, list[Any]]:
-    """Return the text of an XML element with its inline elements, and the nodes that the names of its tags number."""
-    text, elements, nodes, stack = "", list[Element](), list[Any](), list[tuple[Element, str, str]]()
+    """Return the text of an XML element with inline elements, and nodes: the tag `<n3>` stands for node 3."""
+    text, elements, nodes = "", list[Element](), list[Any]()
+    stack: list[tuple[Element, str, str]] = []  # open elements; of start codes, name and identifier of the end code
 
     def walk(parent: Any) -> None:
         nonlocal text
@@ -71,27 +72,27 @@ def line_of(node: Any) -> tuple[Line, list[Any]]:
                 element = stack.pop()[0]
                 element.closing, element.end = f"<n{number}/>", len(text)
             else:
-                parents = tuple(each[0] for each in stack)
+                parents = tuple(parent for parent, *_ in stack)
                 element = Element(f"<n{number}/>", "", len(text), len(text), parents)
                 elements.append(element)
-                if name in _STARTS:
-                    stack.append((element, _STARTS[name], _pair(child)))
+                if name in _END_CODES:
+                    stack.append((element, _END_CODES[name], _pair(child)))
                 elif name and not is_code(child):
                     depth = len(stack)
                     stack.append((element, "", ""))
                     walk(child)
-                    del stack[depth:]  # with codes that do not end in this element
+                    del stack[depth:]  # also start codes whose end code is not in this element
                     element.opening, element.closing, element.end = f"<n{number}>", f"</n{number}>", len(text)
             text += child.tail or ""
 
     walk(node)
-    for element in elements:  # a start without its end in this text is an empty element
+    for element in elements:  # a start code without its end code is an empty element
         element.parents = tuple(parent for parent in element.parents if parent.closing)
     return Line(text, elements), nodes
 
 
 def set_content(node: Any, markup: str, nodes: Sequence[Any]) -> None:
-    """Replace the content of an XML element by markup whose tags are numbers of nodes, as `line_of` gives them."""
+    """Replace the content of an XML element by markup in which tags stand for nodes, as in `line_of`."""
     from lxml import etree
 
     def build(parent: Any, parsed: Any) -> None:
@@ -125,5 +126,5 @@ def _name(node: Any) -> str:
 
 
 def _pair(node: Any) -> str:
-    """Return what identifies the two ends of a pair of codes."""
+    """Return the identifier that the start code and the end code of a pair share."""
     return next((node.get(key) for key in ("rid", "startRef", "i", "id") if node.get(key) is not None), "")

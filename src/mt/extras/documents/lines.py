@@ -9,20 +9,20 @@ from mt.extras.documents.segments import has_words
 from mt.extras.documents.splicing import Span, Spliced
 from mt.text.words import URL
 
-_CUE_END = r"\r?\r?\n|\r"  # of a line of a cue; a program that writes CR CR LF means one
+_SUBTITLE_LINE_END = r"\r?\r?\n|\r"  # some programs write CR CR LF for one line end
 _LINE_END = r"\r\n?|\n"  # as markdown-it counts lines
-_TIME = re.compile(r"\s*\d+(:\d+)+([.,]\d*)?\s*-+>")  # as players read it, not only as it should be
+_TIME = re.compile(r"\s*\d+(:\d+)+([.,]\d*)?\s*-+>")  # as lenient as players are
 _CUE_TAG = re.compile(r"<[^>\n]*>|\{\\[^}\n]*\}")
 _SPEAKER = re.compile(r"\s*(?:<[^<>\n]*>)*[-–—]")
-# A line of a text without spaces, with the rest of a Latin word and the punctuation and combining marks behind it
-_CUT = r".{{1,{}}}(?:(?<=[!-~])[!-~]+)?[^\w\s「『（《〈【“‘]*"
-# Lines that extensions of Markdown give a meaning, such as `!!! note`, `=== "Tab"` or `:::tip`
+# Up to {} characters of a text without spaces, then the rest of a Latin word, punctuation and combining marks
+_UNSPACED_LINE = r".{{1,{}}}(?:(?<=[!-~])[!-~]+)?[^\w\s「『（《〈【“‘]*"
+# Lines with a meaning in extensions of Markdown, such as `!!! note`, `=== "Tab"` or `:::tip`
 _EXTENSION = re.compile(r'(?:!!!|\?\?\?\+?) +[a-z][a-z -]*+(?:"[^"]*"\s*)?$|===[!+]? +"[^"]*"\s*$|:{3}')
 _DEFINITION = re.compile(r": +")
 # A byte order mark, and YAML or TOML
 _FRONT_MATTER = re.compile(r"\A\ufeff?(?:(---|\+\+\+)\r?\n.*?\n\1[ \t]*\r?\n)?", re.DOTALL)
-# Code, images, links' targets, references, HTML, hard line breaks, escapes and emphasis of Markdown; and URLs, which
-# stay in the text, so that nothing in them is taken for emphasis.
+# Code, images, links' targets, references, HTML, hard line breaks, escapes and emphasis of Markdown. URLs are matched,
+# too, though they stay in the text: nothing in them is emphasis.
 _INLINE = re.compile(
     r"""<(code|kbd|samp|tt|var)\b[^<>]*>.{0,1000}?</\1>
     |<(\w+)\b(?=[^<>]*\stranslate=["']?no\b)[^<>]*>.{0,1000}?</\2>
@@ -38,47 +38,47 @@ _INLINE = re.compile(
 
 
 def scan_subtitles(source: str, is_vtt: bool, has_spaces: bool = True) -> Spliced:
-    """Find the text of the cues of an .srt or .vtt file; lines of one cue are one text, those of speakers are not.
+    """Find the texts of an .srt or .vtt file: a cue is one text, but each line of a dialogue is a text of its own.
 
-    In an .srt file text behind an empty line is the same cue's, in a .vtt file it may be a comment or a style sheet.
-    Only in the latter, `&` and `<` are markup. `has_spaces`: the target language writes spaces between words.
+    In an .srt file, text after an empty line belongs to the same cue; in a .vtt file, it may be a comment or a style
+    sheet. Only in a .vtt file, `&` and `<` are markup. `has_spaces`: the target language writes spaces between words.
     """
-    found = Spliced(source, partial(_cue_text, is_vtt=is_vtt, has_spaces=has_spaces))
+    document = Spliced(source, partial(_cue_text, is_vtt=is_vtt, has_spaces=has_spaces))
     cue: list[tuple[int, int]] = []
     in_cue, is_new = False, False
-    for number, start, end in _lines(source, _CUE_END):
+    for number, start, end in _lines(source, _SUBTITLE_LINE_END):
         line = source[start:end]
         if _TIME.match(line):
-            # Without an empty line between two cues, the number of this one ends the other's lines.
+            # Digits before the time, or the only line between an empty one and the time, are this cue's number.
             is_numbered = bool(cue) and ((is_new and len(cue) == 1) or source[slice(*cue[-1])].strip().isdigit())
-            _add_cue(found, cue[:-1] if is_numbered else cue, number - is_numbered)
+            _add_cue(document, cue[:-1] if is_numbered else cue, number - is_numbered)
             in_cue, is_new, cue = True, False, []
         elif not line.strip():
-            _add_cue(found, cue, number)
+            _add_cue(document, cue, number)
             in_cue, is_new, cue = in_cue and not is_vtt, True, []
         elif in_cue:
             cue.append((start, end))
-    return found
+    return document
 
 
-def _add_cue(found: Spliced, lines: list[tuple[int, int]], number: int) -> None:
-    spoken = any(_SPEAKER.match(found.source, start, end) for start, end in lines)
-    for start, end in lines if spoken else [(first, lines[-1][1]) for first, _ in lines[:1]]:
-        found.add(list(_pieces(found.source, start, end, _CUE_TAG)), f"line {number - len(lines)}")
+def _add_cue(document: Spliced, lines: list[tuple[int, int]], number: int) -> None:
+    is_dialogue = any(_SPEAKER.match(document.source, start, end) for start, end in lines)
+    for start, end in lines if is_dialogue else [(first, lines[-1][1]) for first, _ in lines[:1]]:
+        document.add(list(_pieces(document.source, start, end, _CUE_TAG)), f"line {number - len(lines)}")
 
 
 def _cue_text(old: str, new: str, is_vtt: bool, has_spaces: bool) -> str:
     """Break the text of a cue into as many lines as it had, of similar length."""
-    new, ends = new.replace("-->", "→"), re.findall(_CUE_END, old.strip("\r\n"))
-    if ends:
-        lines = len(ends) + 1
-        width = max(1, -(-len(new) // lines))
+    new, line_ends = new.replace("-->", "→"), re.findall(_SUBTITLE_LINE_END, old.strip("\r\n"))
+    if line_ends:
+        n_lines = len(line_ends) + 1
+        width = max(1, -(-len(new) // n_lines))
         if has_spaces:
-            while len(wrapped := textwrap.wrap(new, width, break_long_words=False, break_on_hyphens=False)) > lines:
+            while len(wrapped := textwrap.wrap(new, width, break_long_words=False, break_on_hyphens=False)) > n_lines:
                 width += 1
         else:
-            wrapped = [line.strip() for line in re.findall(_CUT.format(width), new)]
-        new = old.replace(old.strip(), ends[0].join(wrapped), 1)
+            wrapped = [line.strip() for line in re.findall(_UNSPACED_LINE.format(width), new)]
+        new = old.replace(old.strip(), line_ends[0].join(wrapped), 1)
     return re.sub(r"&(?!#?\w+;)", "&amp;", new).replace("<", "&lt;") if is_vtt else new
 
 
@@ -86,26 +86,26 @@ def scan_markdown(source: str) -> Spliced:
     """Find the paragraphs, headings, items and table cells of Markdown (CommonMark and tables)."""
     from markdown_it import MarkdownIt
 
-    found = Spliced(source, _escaped)
+    document = Spliced(source, _escaped)
     lines = list(_lines(source, _LINE_END))
-    positions = [start for _, start, _ in lines]  # where to search on each line
-    rest = _FRONT_MATTER.sub("", source, count=1)
-    before = re.findall(_LINE_END, source[: len(source) - len(rest)])
+    positions = [start for _, start, _ in lines]  # where to search next on each line
+    body = _FRONT_MATTER.sub("", source, count=1)
+    skipped_lines = re.findall(_LINE_END, source[: len(source) - len(body)])
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    for token in parser.parse("\n" * len(before) + rest):
+    for token in parser.parse("\n" * len(skipped_lines) + body):
         if token.type != "inline" or token.map is None or not token.content:
             continue
         spans = _located(source, lines, positions, token.map[0], token.content.split("\n"))
         if not spans and has_words(token.content):
-            found.kept.append((f"line {token.map[0] + 1}", f"not found as it stands: {token.content:.60}"))
+            document.kept.append((f"line {token.map[0] + 1}", f"not found as it stands: {token.content:.60}"))
         for text in _texts(source, spans):
             pieces = [piece for start, end in text for piece in _pieces(source, start, end, _INLINE)]
-            found.add(_joined(source, pieces, text), f"line {token.map[0] + 1}")
-    return found
+            document.add(_joined(source, pieces, text), f"line {token.map[0] + 1}")
+    return document
 
 
 def _texts(source: str, spans: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Yield the texts of a paragraph, between lines of extensions and formulas; a definition is one of its own."""
+    """Yield the texts of a paragraph as spans of lines, between lines of extensions, formulas and definitions."""
     text, in_formula = list[tuple[int, int]](), False
     for start, end in spans:
         line = source[start:end]
@@ -121,17 +121,17 @@ def _texts(source: str, spans: Sequence[tuple[int, int]]) -> Iterator[list[tuple
 
 def _escaped(old: str, new: str) -> str:
     """Escape what would begin a list, a quote, a heading or a cell, and marks that the source does not have."""
-    new = re.sub(r"[*_`\[\]<|]", lambda found: found[0] if found[0] in old else f"\\{found[0]}", new)
+    new = re.sub(r"[*_`\[\]<|]", lambda mark: mark[0] if mark[0] in old else f"\\{mark[0]}", new)
     return re.sub(r"^(\d+(?=[.)]\s)|(?=(?:[#>+-]+|=+)(?:\s|$)))", r"\1\\", new)
 
 
 def _located(
     source: str, lines: list[tuple[int, int, int]], positions: list[int], first: int, contents: list[str]
 ) -> list[tuple[int, int]]:
-    """Find where the lines of a paragraph stand, behind the marks of lists and quotes; none if they cannot be found."""
+    """Find the spans of a paragraph's lines, without the marks of lists and quotes; empty if a line is not found."""
     spans = []
     for number, content in enumerate(contents, first):
-        # Tabs before it have become spaces; in a cell of a table bars are escaped.
+        # The parser turns tabs before the text into spaces, and unescapes bars in table cells.
         pattern = re.compile(re.escape(content.lstrip(" \t")).replace(r"\|", r"\\?\|"))
         match = pattern.search(source, positions[number], lines[number][2]) if number < len(lines) else None
         if match is None:
@@ -142,7 +142,7 @@ def _located(
 
 
 def _joined(source: str, pieces: list[list[Span]], spans: list[tuple[int, int]]) -> list[list[Span]]:
-    """Make one text of those that only the end of a line parts; a hard line break parts them still."""
+    """Join pieces with only a line end between them; a hard line break keeps them apart."""
     joined: list[list[Span]] = []
     starts = {start for start, _ in spans}
     for piece in pieces:
@@ -156,18 +156,18 @@ def _joined(source: str, pieces: list[list[Span]], spans: list[tuple[int, int]])
 
 
 def _lines(source: str, line_end: str) -> Iterator[tuple[int, int, int]]:
-    """Yield the number of each line, from 1, with its start and its end without the line break; the last is empty."""
+    """Yield (number from 1, start, end without the line break) of each line; the last line is empty."""
     for number, line in enumerate(re.finditer(rf"([^\r\n]*)(?:{line_end}|\Z)", source), 1):
         yield number, *line.span(1)
 
 
 def _pieces(source: str, start: int, end: int, mark: re.Pattern[str]) -> Iterator[list[Span]]:
-    """Yield the texts between marks."""
-    for found in mark.finditer(source, start, end):
-        if found.lastgroup == "url":
+    """Yield the texts between marks, each as a piece of one span."""
+    for match in mark.finditer(source, start, end):
+        if match.lastgroup == "url":
             continue
-        if start < found.start():
-            yield [Span(start, found.start(), source[start : found.start()])]
-        start = found.end()
+        if start < match.start():
+            yield [Span(start, match.start(), source[start : match.start()])]
+        start = match.end()
     if start < end:
         yield [Span(start, end, source[start:end])]

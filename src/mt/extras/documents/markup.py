@@ -12,8 +12,8 @@ from mt.extras.serving.html_lines import (
     INLINE,
     UNTRANSLATED,
     OpenElements,
+    forbids_translation,
     html_lines,
-    is_marked,
     scan_markup,
 )
 
@@ -31,7 +31,7 @@ _NO_FORMAT = re.compile(
 class Markup:
     """The elements of a kind of markup."""
 
-    blocks: frozenset[str] | None = None  # begin and end a paragraph; None: all but `inline`
+    blocks: frozenset[str] | None = None  # begin and end a paragraph; None (HTML): all but `inline` and `skipped`
     inline: frozenset[str] = frozenset()  # stand inside a paragraph
     skipped: frozenset[str] = frozenset()  # whose text is not translated
     text: frozenset[str] = frozenset()  # hold the text of a paragraph; none: the paragraph itself
@@ -60,8 +60,8 @@ class _Scanner:
 
     def __init__(self, source: str, markup: Markup, place: str) -> None:
         self.markup, self.place = markup, place
-        self.found = Spliced(source, _escaped)
-        self.counted = 0, 1  # a position, and its line
+        self.document = Spliced(source, _escaped)
+        self.last_line = 0, 1  # a position, and the number of its line
         self.pieces: list[list[Span]] = []
         self.block_start = 0
         self.depth = self.in_text = 0  # open blocks, and open elements of text
@@ -69,44 +69,44 @@ class _Scanner:
         self.skipped = self.open.untranslated
         self.format, self.last_format, self.in_format = "", "", False
         self.is_code = False  # the paragraph
-        self.between = False  # something other than runs alike came since the last text
+        self.is_interrupted = False  # markup other than runs of one format came since the last text
 
     def scan(self) -> Spliced:
-        source, end = self.found.source, 0
+        source, end = self.document.source, 0
         for token in scan_markup(source):
-            self._text(end, token.start())
+            self._read_text(end, token.start())
             end = token.end()
             if token["name"]:
-                self._tag(token)
-        self._text(end, len(source))
+                self._read_tag(token)
+        self._read_text(end, len(source))
         self._end_block(len(source), len(source))
-        return self.found
+        return self.document
 
-    def _text(self, start: int, end: int) -> None:
+    def _read_text(self, start: int, end: int) -> None:
         markup = self.markup
         inside = self.in_text if markup.text else self.depth or markup.blocks is None
         if start == end or self.skipped or not inside:
             return
         if self.is_code or _CODE.search(self.format):
-            self.between = True
+            self.is_interrupted = True
             return
-        span = Span(start, end, html.unescape(self.found.source[start:end]))
-        if self.pieces and markup.runs and not self.between and self.format == self.last_format:
+        span = Span(start, end, html.unescape(self.document.source[start:end]))
+        if self.pieces and markup.runs and not self.is_interrupted and self.format == self.last_format:
             self.pieces[-1].append(span)
         else:
             self.pieces.append([span])
-        self.last_format, self.between = self.format, False
+        self.last_format, self.is_interrupted = self.format, False
 
-    def _tag(self, token: re.Match[str]) -> None:
+    def _read_tag(self, token: re.Match[str]) -> None:
         markup, closes = self.markup, bool(token["close"])
         name = token["name"] if markup.blocks else token["name"].lower()
         step = -1 if closes else 0 if token["empty"] else 1
         if closes:
             self.open.close(name)
         elif not token["empty"]:
-            self.open.open(name, name in markup.skipped or is_marked(token["rest"]))
+            self.open.open(name, name in markup.skipped or forbids_translation(token["rest"]))
         if markup.blocks is None:
-            self._attributes(token)
+            self._add_attributes(token)
             if name not in markup.inline and name not in markup.skipped:
                 self._end_block(*token.span())
         elif name in markup.blocks:
@@ -116,44 +116,44 @@ class _Scanner:
             self.in_text += step
         elif name == markup.formats:
             self.in_format = step == 1
-            self.format = self.format if closes else self._format(token)
+            self.format = self.format if closes else self._format_of(token)
         elif name == markup.runs:
             self.format = "" if step == 1 else self.format
         elif name == "w:pStyle":
             self.is_code = bool(_CODE.match(token[0]))
         elif not self.in_format and name not in markup.harmless:
-            self.between = True
+            self.is_interrupted = True
 
-    def _format(self, token: re.Match[str]) -> str:
+    def _format_of(self, token: re.Match[str]) -> str:
         """Return the formatting of a run, without revision and proofing marks; empty if nothing else is in it."""
-        end = token.end() if token["empty"] else self.found.source.find(f"</{token['name']}>", token.end())
-        formatting = _NO_FORMAT.sub("", self.found.source[token.start() : end])
+        end = token.end() if token["empty"] else self.document.source.find(f"</{token['name']}>", token.end())
+        formatting = _NO_FORMAT.sub("", self.document.source[token.start() : end])
         return "" if re.fullmatch(r"<[\w:]+\s*/?>\s*", formatting) else formatting
 
-    def _attributes(self, token: re.Match[str]) -> None:
-        if not self.skipped and not is_marked(token["rest"]):
-            for found in ATTRIBUTE.finditer(token["rest"]):
-                if found[1].lower() in _TEXT_ATTRIBUTES and found[2]:
-                    start, text = token.start("rest") + found.start(2), found[2]
+    def _add_attributes(self, token: re.Match[str]) -> None:
+        if not self.skipped and not forbids_translation(token["rest"]):
+            for attribute in ATTRIBUTE.finditer(token["rest"]):
+                if attribute[1].lower() in _TEXT_ATTRIBUTES and attribute[2]:
+                    start, text = token.start("rest") + attribute.start(2), attribute[2]
                     end, is_quoted = start + len(text), text[0] in "\"'"
                     span = Span(start, end, html.unescape(text[1:-1] if is_quoted else text), '"')
-                    self.found.add([[span]], f"{self.place}:{self._line(start)}")
+                    self.document.add([[span]], f"{self.place}:{self._line_at(start)}")
 
-    def _line(self, position: int) -> int:
-        start, line = self.counted
-        if position >= start:
-            self.counted = position, line + self.found.source.count("\n", start, position)
-        return self.counted[1]
+    def _line_at(self, position: int) -> int:
+        start, line = self.last_line
+        if position >= start:  # else the last line asked for, which is near enough
+            self.last_line = position, line + self.document.source.count("\n", start, position)
+        return self.last_line[1]
 
     def _end_block(self, end: int, next_start: int) -> None:
         """End the paragraph before a tag, and begin the next one behind it."""
         if self.pieces:
-            block, texts = (self.block_start, end), sum(bool(piece[0].text.strip()) for piece in self.pieces)
-            is_marked = texts > 1 and self.markup.blocks is None
-            parts = tuple(html_lines(self.found.source[slice(*block)])) if is_marked else ()
-            self.found.add(self.pieces, f"{self.place}:{self._line(self.pieces[0][0].start)}", block, parts)
+            block, n_texts = (self.block_start, end), sum(bool(piece[0].text.strip()) for piece in self.pieces)
+            has_markup = n_texts > 1 and self.markup.blocks is None
+            parts = tuple(html_lines(self.document.source[slice(*block)])) if has_markup else ()
+            self.document.add(self.pieces, f"{self.place}:{self._line_at(self.pieces[0][0].start)}", block, parts)
         self.block_start = next_start
-        self.pieces, self.between, self.last_format, self.is_code = [], False, "", False
+        self.pieces, self.is_interrupted, self.last_format, self.is_code = [], False, "", False
 
 
 def _escaped(_: str, text: str) -> str:
@@ -162,14 +162,14 @@ def _escaped(_: str, text: str) -> str:
 
 
 def parse_xml(content: bytes, place: str) -> Any:
-    """Return the root of XML.
+    """Parse XML and return its root element.
 
     Raises:
         InputError: it is malformed, or declares entities, which could grow without bounds or read files.
     """
     from lxml import etree
 
-    if re.search(rb"<!ENTITY", content.replace(b"\x00", b"")):
+    if re.search(rb"<!ENTITY", content.replace(b"\x00", b"")):  # without the NUL bytes of UTF-16
         raise InputError(f"{place}: declares entities of its own, which are not expanded", "save it without a DTD")
     try:
         return etree.fromstring(content, etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False))

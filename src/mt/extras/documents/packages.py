@@ -26,7 +26,7 @@ _PARTS: dict[str, tuple[str, Markup]] = {
 
 @dataclass
 class Package:
-    """An archive, and its parts that hold text."""
+    """An archive, and those of its parts that hold text."""
 
     archive: bytes
     parts: dict[str, Spliced]
@@ -47,7 +47,7 @@ class Package:
                 if any(b"encryption-data" in _unpacked(archive, info) for info in manifests):  # of OpenDocument
                     raise InputError(f"{place}: protected by a password", "save it without one")
                 for info in archive.infolist():
-                    name, part = info.filename, _unpacked(archive, info)  # all, to find damage before the work
+                    name, part = info.filename, _unpacked(archive, info)  # all parts, to find damage early
                     if re.fullmatch(pattern, name):
                         parse_xml(part, f"{place}: {name}")
                         parts[name] = scan(decode_utf8(part, f"{place}: {name}"), markup, name)
@@ -63,9 +63,9 @@ class Package:
 
     def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
         """Return the archive with translated parts; all others are copied."""
-        rest = iter(translations)
-        new = {name: part.written([next(rest) for _ in part.segments]) for name, part in self.parts.items()}
-        # A text that runs were joined into may end in a space, which Word drops unless told not to
+        remaining = iter(translations)
+        new = {name: part.written([next(remaining) for _ in part.segments]) for name, part in self.parts.items()}
+        # The text of joined runs may begin or end with a space, which Word drops without this attribute
         changed = {name for name, part in self.parts.items() if new[name] != part.source}
         new |= {name: re.sub(r"<w:t>(?=\s|[^<]*\s<)", '<w:t xml:space="preserve">', new[name]) for name in changed}
         output = io.BytesIO()
@@ -77,6 +77,6 @@ class Package:
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """Read a part only as far as it claims, for which `ZipFile.read` may unpack far more; compare its checksum."""
+    """Unpack a part up to its declared size, which `ZipFile.read` may exceed by far, and verify its checksum."""
     with archive.open(info) as part:
-        return part.read(info.file_size) + part.read(1)  # nothing follows, but an empty part is compared, too
+        return part.read(info.file_size) + part.read(1)  # at its end, which makes zipfile verify an empty part, too

@@ -25,29 +25,30 @@ class PoFile:
         """Read a catalogue; `InputError` if it is malformed."""
         catalogue, text, charset = read_catalogue(content, place)
         entries = [entry for entry in catalogue if entry.msgid and not (entry.obsolete or entry.fuzzy)]
-        new = [entry for entry in entries if not entry.msgstr and not any((entry.msgstr_plural or {}).values())]
+        empty = [entry for entry in entries if not entry.msgstr and not any((entry.msgstr_plural or {}).values())]
         forms = _PLURALS.search(catalogue.metadata.get("Plural-Forms", ""))
-        return cls(text.splitlines(keepends=True), new, charset, int(forms[1]) if forms else 2)
+        return cls(text.splitlines(keepends=True), empty, charset, int(forms[1]) if forms else 2)
 
     @property
     def segments(self) -> list[Segment]:
-        """The entries; what stands on lines or in columns of its own is translated alone."""
-        found = []
+        """The entries; each line or column of a text is translated by itself."""
+        segments = []
         for entry in self.entries:
-            texts = [piece for text in _texts(entry) for piece in columns_of(text)]
-            found.append(Segment(tuple(texts), f"line {entry.linenum or 1}"))
-        return found
+            pieces = [piece for text in _texts(entry) for piece in columns_of(text)]
+            segments.append(Segment(tuple(pieces), f"line {entry.linenum or 1}"))
+        return segments
 
     def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
         """Return the catalogue with translations."""
         lines = list(self.lines)
         for entry, translated in reversed(list(zip(self.entries, translations, strict=True))):
             if translated is not None:
-                rest = iter(translated)
-                texts = ["".join(next(rest) for _ in columns_of(text)) for text in _texts(entry)]
+                pieces = iter(translated)
+                texts = ["".join(next(pieces) for _ in columns_of(text)) for text in _texts(entry)]
+                # The first of several forms is the singular's translation, all others are the plural's.
                 forms = [texts[n > 0 or self.plurals == 1] for n in range(self.plurals)] if texts[1:] else []
                 _fill(lines, max(entry.linenum, 1) - 1, forms or texts, bool(forms))
-        text = "".join(lines).replace("charset=CHARSET\\n", "charset=UTF-8\\n", 1)  # of a template
+        text = "".join(lines).replace("charset=CHARSET\\n", "charset=UTF-8\\n", 1)  # as templates have it
         try:
             return text.encode(self.charset)
         except UnicodeError:  # letters of the target language that the old character set lacks

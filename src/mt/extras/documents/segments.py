@@ -9,7 +9,7 @@ from mt.extras.documents.inline import Parts, Translate, translate_marked
 from mt.text.sentences import sentence_ends
 from mt.text.words import EMAIL, ID_CHAR, URL
 
-# What programs and readers need letter by letter: code, format strings, variables, tags, entities, addresses.
+# Text that must stay as it is: code, format strings, variables, tags, entities, addresses.
 PLACEHOLDER = re.compile(
     rf"""(?<!`)`[^`\n]+`(?!`|{ID_CHAR})|\$[A-Za-z_]{ID_CHAR}*|%L?(?:[1-9]|n)(?!{ID_CHAR}|[.,]\d|[$@])|{URL}|{EMAIL}"""
     r"""|%%|%\([^()\s]{1,80}\)[#0\- +]*+[\d.]*+[a-zA-Z]
@@ -19,10 +19,10 @@ PLACEHOLDER = re.compile(
     re.VERBOSE,
 )
 _SPLIT = re.compile(f"({PLACEHOLDER.pattern})", re.VERBOSE)  # texts between placeholders at even positions
-# Arguments without a name or number, which a program fills in order; of tags, the order is that of nesting.
+# Placeholders whose order matters: arguments without a name or number, which a program fills in order, and tags
 _ORDERED = re.compile(r"%(?![(%{]|\d+\$|L?[\dn]$)|\{\}|<")
 _SAMPLE = 10_000  # characters
-# What a document cannot hold, or what would begin a line of its own: such characters of a translation become spaces.
+# Characters that a document cannot hold, or that would break a line; in a translation, they become spaces.
 _CONTROLS = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]+")
 
 
@@ -36,7 +36,7 @@ class Segment:
 
 
 def columns_of(text: str) -> list[str]:
-    """Split a text at the ends of lines, and at tabs and wide spaces, by which messages align columns."""
+    """Split a text after line ends, and around the tabs and runs of spaces by which messages align columns."""
     lines = text.splitlines(keepends=True)
     return [piece for line in lines for piece in re.split(r"(\t+| {3,})", line) if piece]
 
@@ -55,63 +55,64 @@ def translate_segments(
     languages: tuple[str, str] = ("en", "und"),
     show_sample: Callable[[str], bool | None] | None = None,
 ) -> Result:
-    """Translate all segments, each sentence once: those with inline elements whole, others piece by piece.
+    """Translate all segments, each distinct sentence once: those with inline elements whole, others piece by piece.
 
-    A sentence whose placeholders do not all come back, once each, is translated piece by piece between them, and
-    between its inline elements. Before anything is translated, `show_sample` gets the beginning of the text; all
-    segments stay if it returns False.
+    A sentence whose translation does not have each placeholder once is translated in pieces: those between its
+    placeholders and its inline elements. Before anything is translated, `show_sample` gets the beginning of the text;
+    if it returns False, all segments stay as they are.
     """
     sample = " ".join(text for segment in segments for text in segment.texts)[:_SAMPLE]
     if show_sample is not None and show_sample(sample) is False:
         return Result([None] * len(segments), [])
-    marked = {n: one.parts for n, one in enumerate(segments) if one.parts and any(map(_is_translated, one.texts))}
-    found = translate_marked(list(marked.values()), translate, _is_translated, _is_whole, languages) if marked else ()
-    whole = dict(zip(marked, found, strict=True))
-    others = [segment for number, segment in enumerate(segments) if whole.get(number) is None]
+    parts = {n: s.parts for n, s in enumerate(segments) if s.parts and any(map(_is_translated, s.texts))}
+    results = translate_marked(list(parts.values()), translate, _is_translated, _is_intact, languages) if parts else ()
+    marked = dict(zip(parts, results, strict=True))
+    others = [segment for n, segment in enumerate(segments) if marked.get(n) is None]
     pieces = _translate_pieces(others, translate, languages[0])
-    rest = iter(pieces.texts)
-    return Result([whole.get(number) or next(rest) for number in range(len(segments))], pieces.kept)
+    remaining = iter(pieces.texts)
+    return Result([marked.get(n) or next(remaining) for n in range(len(segments))], pieces.kept)
 
 
-def _is_whole(source: str, translation: str) -> bool:
+def _is_intact(source: str, translation: str) -> bool:
     is_line = bool(translation.strip()) and _CONTROLS.sub(" ", translation) == translation
     return is_line and not _has_stray_braces(source) and _survived(source, translation)
 
 
 def _translate_pieces(segments: Sequence[Segment], translate: Translate, language: str) -> Result:
     split = [[_sentences(text, language) for text in segment.texts] for segment in segments]
-    first = _all(translate, (core for texts in split for text in texts for _, core in text if core))
-    lost = [core for core, translated in first.items() if not _survived(core, translated)]
-    between = _all(translate, (piece for core in lost for piece in _SPLIT.split(core)[::2] if has_words(piece)))
-    for core in lost:
+    translated = _translate_distinct(translate, (core for texts in split for text in texts for _, core in text if core))
+    lossy = [core for core, translation in translated.items() if not _survived(core, translation)]
+    between = (piece for core in lossy for piece in _SPLIT.split(core)[::2] if has_words(piece))
+    translated_pieces = _translate_distinct(translate, between)
+    for core in lossy:
         pieces = _SPLIT.split(core)
-        pieces[::2] = [_rejoined(piece, between) for piece in pieces[::2]]
-        first[core] = "".join(pieces)
+        pieces[::2] = [_rejoined(piece, translated_pieces) for piece in pieces[::2]]
+        translated[core] = "".join(pieces)
     texts: list[tuple[str, ...] | None] = []
     kept = []
     for segment, sentences in zip(segments, split, strict=True):
         cores = [core for text in sentences for _, core in text if core]
-        reasons = [f"no translation of {core:.60}" for core in cores if not first[core].strip()]
+        reasons = [f"no translation of {core:.60}" for core in cores if not translated[core].strip()]
         reasons += [f"unpaired or nested braces: {core:.60}" for core in cores if _has_stray_braces(core)]
         if reasons:
             kept.append((segment.place, reasons[0]))
             texts.append(None)
         else:
-            texts.append(tuple("".join(_replaced(*each, first) for each in text) for text in sentences))
+            texts.append(tuple("".join(_replaced(*pair, translated) for pair in text) for text in sentences))
     return Result(texts, kept)
 
 
-def _all(translate: Translate, texts: Iterable[str]) -> dict[str, str]:
-    """Translate each distinct text once."""
+def _translate_distinct(translate: Translate, texts: Iterable[str]) -> dict[str, str]:
+    """Translate each distinct text once; return the translations by text."""
     distinct = list(dict.fromkeys(texts))
     new = [_CONTROLS.sub(" ", text) for text, _ in translate(distinct, False)] if distinct else []
     return dict(zip(distinct, new, strict=True))
 
 
 def _sentences(text: str, language: str) -> list[tuple[str, str]]:
-    """Return each sentence as it stands and on one line; the latter is empty if it has no words."""
+    """Return (sentence, core) for each sentence: the core is on one line, or empty if there is nothing to translate."""
     sentences = [text[start:end] for start, end in pairwise([0, *sentence_ends(text, language), len(text)])]
-    return [(one, " ".join(one.split()) if _is_translated(one) else "") for one in sentences]
+    return [(sentence, " ".join(sentence.split()) if _is_translated(sentence) else "") for sentence in sentences]
 
 
 def _replaced(sentence: str, core: str, translations: Mapping[str, str]) -> str:
@@ -130,7 +131,7 @@ def _is_translated(text: str) -> bool:
 
 
 def _has_stray_braces(text: str) -> bool:
-    """Return True for braces that are no placeholder's, as in ICU messages."""
+    """Return True for braces that belong to no placeholder, as in ICU messages."""
     return not set("{}").isdisjoint(PLACEHOLDER.sub("", text))
 
 

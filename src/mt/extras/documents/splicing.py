@@ -11,12 +11,12 @@ from mt.extras.documents.segments import Segment, has_words
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of a document's source with its text; a piece may consist of several."""
+    """A stretch of a document's source with its text; a piece of a segment may consist of several."""
 
     start: int
     end: int
     text: str  # to translate
-    quote: str = ""  # written around the translation, for a stretch that includes quotation marks or should have them
+    quote: str = ""  # written around the translation of an attribute, whose own quotes, if any, belong to the stretch
 
 
 @dataclass
@@ -26,9 +26,9 @@ class Spliced:
     source: str
     escape: Callable[[str, str], str]  # writes a translation in the document's syntax, given the source it replaces
     segments: list[Segment] = field(default_factory=list)
-    spans: list[list[list[Span]]] = field(default_factory=list)  # of each segment's pieces, whose joined text it is
-    blocks: list[tuple[int, int]] = field(default_factory=list)  # where a segment with its markup stands, if known
-    kept: list[tuple[str, str]] = field(default_factory=list)  # place and reason of text that is no segment
+    spans: list[list[list[Span]]] = field(default_factory=list)  # of each piece of each segment
+    blocks: list[tuple[int, int]] = field(default_factory=list)  # start and end of each segment with its markup, if any
+    kept: list[tuple[str, str]] = field(default_factory=list)  # place and reason of text that could not be a segment
 
     def add(self, pieces: list[list[Span]], place: str, block: tuple[int, int] = (0, 0), parts: Parts = ()) -> None:
         """Add a segment, unless no piece of it has a letter."""
@@ -61,23 +61,23 @@ class Spliced:
     def _merged(
         self, blocks: list[tuple[int, int, str]], changes: list[tuple[int, int, str]]
     ) -> Iterator[tuple[int, int, str]]:
-        """Yield all changes, those of attributes within a block as part of its new text."""
+        """Yield all changes; those of attributes within a block are made in the block's new text."""
         last = 0
         for start, stop, text in blocks:
             first, previous = bisect_left(changes, (start,)), last
             last = bisect_left(changes, (stop,))
             yield from changes[previous:first]
-            # The longest first, as it may begin with another.
+            # The longest first, as it may begin with another one.
             for old, new in sorted(self._tags(changes[first:last]), key=lambda tag: -len(tag[0])):
                 text = text.replace(old, new)
             yield start, stop, text
         yield from changes[last:]
 
     def _tags(self, changes: Sequence[tuple[int, int, str]]) -> Iterator[tuple[str, str]]:
-        """Yield each tag whose attributes change, up to the quotation mark of the last, before and after."""
-        for tag, own in groupby(changes, lambda change: self.source.rfind("<", 0, change[0])):
-            new, end = "", tag
-            for start, stop, value in own:
+        """Yield (old, new) of each tag whose attributes change, up to the character after the last of these."""
+        for tag_start, tag_changes in groupby(changes, lambda change: self.source.rfind("<", 0, change[0])):
+            new, end = "", tag_start
+            for start, stop, value in tag_changes:
                 new += self.source[end:start] + value
                 end = stop
-            yield self.source[tag : end + 1], new + self.source[end : end + 1]
+            yield self.source[tag_start : end + 1], new + self.source[end : end + 1]

@@ -1,4 +1,4 @@
-"""Tables, CSV and TSV: one column is translated into another; rows that do not change keep their bytes."""
+"""CSV and TSV tables: one column is translated into another; rows that do not change keep their bytes."""
 
 import csv
 import io
@@ -22,8 +22,8 @@ class Table:
     dialect: dict[str, Any]  # how the csv module reads them
     column: int  # the source, from 0
     target: int  # the same where a column is translated in place
-    name: str | None  # of a new column
-    first: int  # the first row that is no header
+    name: str | None  # of the target column, if it is a new one
+    first: int  # the first row after the header, from 0
     mark: str  # a byte order mark and a line `sep=;` before the first row, if the file has them
 
     @classmethod
@@ -64,8 +64,8 @@ class Table:
         has_header = any(name in header for name in (source, target) if name)
         column = _column(source, header, place)
         name = target if target and not target.isdecimal() and target not in header else None
-        where = column if not target else _column(target, [*header, name or ""], place)
-        return cls(records, rows, dialect, column, where, name, int(has_header or name is not None), mark[0])
+        target_column = _column(target, [*header, name or ""], place) if target else column
+        return cls(records, rows, dialect, column, target_column, name, int(has_header or name is not None), mark[0])
 
     @property
     def segments(self) -> list[Segment]:
@@ -74,7 +74,7 @@ class Table:
         return [Segment(tuple(columns_of(self.rows[n][self.column])), f"row {n + 1}") for n in numbers]
 
     def _translated_rows(self) -> list[int]:
-        """Return the rows whose target is empty, unless the source itself is replaced."""
+        """Return the numbers of the rows to translate: those with a source and, if in another column, no target."""
         in_place, numbered = self.target == self.column, list(enumerate(self.rows))[self.first :]
         with_source = [(number, row) for number, row in numbered if _has_text(row, self.column)]
         return [number for number, row in with_source if in_place or not _has_text(row, self.target)]
@@ -90,7 +90,7 @@ class Table:
         return "".join([self.mark, *records]).encode()
 
     def _record(self, number: int, text: str) -> str:
-        """Return a row with a new cell, in the style of quotation that it had."""
+        """Return a row with a new target cell, quoted in the style that the row has."""
         old, record = self.rows[number], self.records[number]
         row = [*old, *[""] * (self.target + 1 - len(old))]
         row[self.target] = text
@@ -98,8 +98,8 @@ class Table:
             return record
         bare = record.rstrip("\r\n")
         quoted = {"quoting": csv.QUOTE_ALL, **self.dialect}
-        style = quoted if _written(old, quoted) == bare else self.dialect
-        return _written(row, style) + record[len(bare) :]
+        style = quoted if _format_row(old, quoted) == bare else self.dialect
+        return _format_row(row, style) + record[len(bare) :]
 
 
 def _rows(text: str, dialect: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -115,9 +115,9 @@ def _rows(text: str, dialect: dict[str, Any]) -> tuple[list[str], list[list[str]
     return records, rows
 
 
-def _written(row: list[str], dialect: dict[str, Any]) -> str:
+def _format_row(row: list[str], dialect: dict[str, Any]) -> str:
     output = io.StringIO(newline="")
-    csv.writer(output, lineterminator="\r\n", **dialect).writerow(row)  # it quotes a cell with one of these
+    csv.writer(output, lineterminator="\r\n", **dialect).writerow(row)  # quotes cells that contain \r or \n
     return output.getvalue().removesuffix("\r\n")
 
 

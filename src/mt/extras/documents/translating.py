@@ -23,6 +23,7 @@ from mt.text.languages import is_spaced
 from mt.text.lines import explain_read_errors
 
 _MAX_BYTES = 200_000_000  # of a document that is read into memory
+# Optional dependencies, by kind
 _PACKAGES = {"po": "polib", "md": "markdown_it"} | dict.fromkeys("docx pptx odt epub xliff tmx".split(), "lxml")
 
 
@@ -51,18 +52,18 @@ def translate_document(
 
     Args:
         source, output: the files.
-        translate: returns the translation of each of some sentences, if asked with the alignment of their words, by
-            which tags inside of sentences are placed.
+        translate: takes sentences, and whether to align their words; returns each translation, with its words if they
+            are aligned. Tags inside sentences are placed by the alignment.
         format_: the kind, where the name of the file does not say it; one of `FORMATS`.
         columns: of a table, SOURCE or SOURCE:TARGET.
         languages: source and target language.
-        check_source: False for a source language that is only a guess, which a document's need not be.
-        show_sample: gets the first characters of the text before anything is translated; if it returns False, all
-            stays as it is.
+        check_source: False if the source language is only a guess, so that a document may declare another one.
+        show_sample: gets the first characters of the text before anything is translated; if it returns False,
+            everything stays as it is.
 
     Raises:
-        InputError: not a document of this kind, damaged, protected by a password, or too large; or the target
-            language is unknown and this kind of document names it, or it names other languages.
+        InputError: not a document of this kind, damaged, protected by a password, or too large; or the document
+            declares other languages, or has to name the target language, which is unknown.
         MachineError: the output cannot be written.
     """
     kind = document_format(source, format_)
@@ -70,8 +71,7 @@ def translate_document(
         raise InputError(f"{source}: the kind of this document is unknown", f"give --format, of {', '.join(FORMATS)}")
     if columns is not None and kind not in ("csv", "tsv"):
         raise InputError(f"--columns is for .csv and .tsv files, and {source} is {kind}", "leave it out")
-    other = named_format(output)
-    if other not in (None, kind):
+    if named_format(output) not in (None, kind):
         raise InputError(f"--output {output}: {source} is {kind}, and kinds are not converted", f"name it .{kind}")
     package = _PACKAGES.get(kind)
     if package is not None and importlib.util.find_spec(package) is None:
@@ -81,8 +81,8 @@ def translate_document(
         raise InputError(f"{source}: the target language is unknown, and a .{kind} file names it", "name it")
     require_writable(output, "--output")
     refuse_inputs([output], [source])
-    known = languages if check_source else ("und", languages[1])
-    document = _read(_content(source), kind, columns, known, str(source))
+    expected = languages if check_source else ("und", languages[1])
+    document = _read(_content(source), kind, columns, expected, str(source))
     result = translate_segments(document.segments, translate, languages, show_sample)
     written = document.written(result.texts)
     atomic.write_bytes(output, written.encode() if isinstance(written, str) else written)
@@ -100,7 +100,7 @@ def _content(path: Path) -> bytes:
         raise InputError(f"{path}: more than {_MAX_BYTES // 1_000_000} MB", "split it")
     if not content.strip():
         raise InputError(f"{path}: empty")
-    if content.startswith(b"\xd0\xcf\x11\xe0"):  # how Office wraps what it has encrypted
+    if content.startswith(b"\xd0\xcf\x11\xe0"):  # an OLE container: an encrypted document, or one of Office 97 to 2003
         raise InputError(f"{path}: protected by a password, or of an old kind", "save it again without a password")
     return content
 

@@ -65,18 +65,18 @@ class Batcher:
         lines: Sequence[str],
         options: SearchOptions,
         deadline: float,
-        always: bool = False,
+        even_if_full: bool = False,
     ) -> list[list[Candidate]]:
         """Return the n best translations of each line; `deadline` is that of the whole request.
 
-        `always` admits them to a full queue, too: a document has waited for its turn before.
+        `even_if_full` is for lines of a document, which has already waited for its turn, and of a half-done request.
 
         Raises:
             RequestError: 503, the queue is full or the deadline has passed.
         """
         if not lines:
             return []
-        if self._waiting + len(lines) > self._capacity and self._waiting > 0 and not always:
+        if self._waiting + len(lines) > self._capacity and self._waiting > 0 and not even_if_full:
             raise RequestError(503, "the server is too busy; try again later", {"Retry-After": "1"})
         result: asyncio.Future[list[list[Candidate]]] = asyncio.get_running_loop().create_future()
         self._jobs.append(_Job(translator, options, lines, deadline, result))

@@ -8,12 +8,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mt.console import log
 
-_UNLIMITED = 16_384  # open files counted with where there is no limit
+_UNLIMITED = 16_384  # open files to reckon with if there is no limit
 _CLOSING_SECONDS = 1.0  # at shutdown, for a client that neither finishes its request nor reads its answer
 
 
 def connection_limits() -> tuple[int, int]:
-    """The most connections and the most that may wait to be accepted, by the process's limit of open files.
+    """Return the most connections and the most waiting to be accepted, by the process's limit of open files.
 
     asyncio accepts the whole backlog in one turn of the event loop and needs three turns to close a connection.
     """
@@ -38,9 +38,9 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        most, self.limit_concurrency = self.limit_concurrency, None  # uvicorn would answer 503 in plain text
-        if most is not None and len(self.connections) > most:
-            _report_full(most)
+        limit, self.limit_concurrency = self.limit_concurrency, None  # uvicorn would answer 503 in plain text
+        if limit is not None and len(self.connections) > limit:
+            _report_full(limit)
             transport.abort()
         self._watch()
 
@@ -80,6 +80,7 @@ class Connection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete and not self.flow.write_paused
 
     def _watch(self) -> None:
+        """Start the timer that closes the connection, or stop it while the server works on an answer."""
         if self._answering():
             self._stop_watching()
         elif self._idle is None:
@@ -99,5 +100,5 @@ class Connection(H11Protocol):
 
 
 @cache
-def _report_full(most: int) -> None:
-    log.warning("%d connections are open; more are closed at once (raise the limit of open files, ulimit -n)", most)
+def _report_full(limit: int) -> None:
+    log.warning("%d connections are open; more are closed at once (raise the limit of open files, ulimit -n)", limit)

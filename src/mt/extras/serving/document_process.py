@@ -1,7 +1,7 @@
 """Child process that translates one document, so that a hostile one cannot exhaust the server's memory or time.
 
-It writes lines of JSON: first the beginning of the text as a string; then a list of sentences and whether to align
-them, answered with the list of their translations, each with its words; at the end an object.
+It writes lines of JSON: first the beginning of the text as a string; then [sentences, whether to align them], which the
+server answers with a list of [translation, words]; at the end an object, which is empty if all went well.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ def main(name: str, output: str, characters: str, options: str) -> None:
 
     Args:
         name, output: the files.
-        characters: how many there may be.
+        characters: the most that may be translated in one call.
         options: of `translate_document`, as JSON.
     """
 
@@ -42,30 +42,30 @@ def main(name: str, output: str, characters: str, options: str) -> None:
         answer: list[tuple[str, list[Any]]] = json.loads(sys.stdin.readline())
         if not aligned:
             return [(text, ()) for text, _ in answer]
-        from mt.decoding.alignment import Unit  # takes memory
+        from mt.decoding.alignment import Unit  # only now, as it takes memory
 
         return [(text, [Unit(*unit) for unit in units]) for text, units in answer]
 
     def show_sample(text: str) -> None:
         print(json.dumps(text), flush=True)
 
-    end: dict[str, Any] = {}
+    outcome: dict[str, Any] = {}
     try:
         with contextlib.suppress(ImportError):  # Windows has no such limits
             import resource
 
             resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
-        source, wanted = Path(name), json.loads(options)
+        source, arguments = Path(name), json.loads(options)
         if document_format(source) is None:
-            _translate_plain(source, Path(output), translate, wanted["languages"], show_sample)
+            _translate_plain(source, Path(output), translate, arguments["languages"], show_sample)
         else:
-            translate_document(source, Path(output), translate, **wanted, show_sample=show_sample)
+            translate_document(source, Path(output), translate, **arguments, show_sample=show_sample)
     except MtError as error:
         sentence = f"{error.message}; {error.hint}" if error.hint else error.message
-        end = {"error": sentence.replace("--", ""), "status": 400 if isinstance(error, InputError) else 503}
+        outcome = {"error": sentence.replace("--", ""), "status": 400 if isinstance(error, InputError) else 503}
     except MemoryError:
         os._exit(NO_MEMORY)
-    print(json.dumps(end), flush=True)
+    print(json.dumps(outcome), flush=True)
 
 
 def _translate_plain(
@@ -75,7 +75,7 @@ def _translate_plain(
     languages: tuple[str, str],
     show_sample: Callable[[str], None],
 ) -> None:
-    """Translate plain text, whose line breaks stay; it is an InputError if the name does not say that it is text."""
+    """Translate plain text, whose line breaks stay; `InputError` if the name does not end in .txt."""
     if source.suffix.lower() != ".txt":
         endings = ", ".join(f".{kind}" for kind in ("txt", *FORMATS))
         raise InputError(f"{source}: the kind of this document is unknown", f"name it with one of {endings}")
@@ -83,7 +83,7 @@ def _translate_plain(
     body = text.removeprefix("\ufeff")
     lines = body.splitlines(keepends=True)
     new = translate_segments([Segment((line,), "") for line in lines], translate, languages, show_sample).texts
-    pieces = (each[0] if each else line for each, line in zip(new, lines, strict=True))
+    pieces = (texts[0] if texts else line for texts, line in zip(new, lines, strict=True))
     atomic.write_bytes(output, (text[: len(text) - len(body)] + "".join(pieces)).encode())
 
 

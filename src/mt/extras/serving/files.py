@@ -19,15 +19,16 @@ from mt.extras.serving.limits import Limits, RequestError
 from mt.extras.serving.service import Direction, Service
 from mt.storage.atomic import explained
 
-_AT_ONCE = 2  # documents in translation; others wait
-_SENTENCES = 64  # of a document in the queue, so that short requests need not wait long
+_CONCURRENT = 2  # documents in translation; others wait
+_QUEUED_SENTENCES = 64  # of one document at a time, so that short requests need not wait long
 _KEPT_SECONDS = 1800
-_TOTAL = 10  # times the largest document: the bytes that requests in progress have sent, and the bytes kept
+# The bytes that requests in progress may send, and the bytes kept, as a multiple of the largest document
+_TOTAL = 10
 
 
 @dataclass(eq=False)
 class Job:
-    """A document to translate, and how far that is."""
+    """A document to translate, and its progress."""
 
     path: Path
     source: str  # language code or `auto`
@@ -53,7 +54,7 @@ class Files:
         self._service, self._limits = service, limits
         self._root: tempfile.TemporaryDirectory[str] | None = None
         self._kept: dict[str, Path] = {}  # oldest first
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._turns = asyncio.Semaphore(_CONCURRENT)
         self._received = 0  # bytes, by requests in progress
         self.progress: dict[str, dict[str, int]] = {}
 
@@ -62,7 +63,7 @@ class Files:
             self._root.cleanup()
 
     def path(self, name: str) -> Path:
-        """Return the file of a translation; it is a RequestError (404) if there is none of this name."""
+        """Return the file of a translation; a RequestError (404) says that there is none of this name."""
         if name not in self._kept or not self._kept[name].exists():
             raise RequestError(404, "no such file; translations are kept for half an hour")
         return self._kept[name]
@@ -71,7 +72,7 @@ class Files:
     def upload(self) -> Iterator[tuple[Path, Callable[[int], None]]]:
         """Provide a new folder, removed unless a translation in it is kept, and a function that counts bytes.
 
-        The function raises a RequestError (503) where requests in progress have sent too many bytes.
+        The function raises a RequestError (503) if requests in progress have sent too many bytes.
         """
         received = 0
 
@@ -128,7 +129,7 @@ class Files:
         self._service.require_served(job.target)  # before it becomes part of a file name
         direction: Direction | None = None
         is_known = job.source != "auto"
-        # No model need write the target language: the text may be in it.
+        # There may be no model for the target language: the text may be in it already.
         with nullcontext() if is_known else suppress(RequestError):
             direction, _ = await self._service.direction("", job.source, job.target)
         language = direction.source if direction else job.target
@@ -148,7 +149,7 @@ class Files:
         )
 
     async def _run(self, job: Job) -> None:
-        """Run the child process and answer its questions; it is killed when this is cancelled."""
+        """Run the child process and translate for it (see `document_process`); it is killed when this is cancelled."""
         process = await self._start(job)
         assert process.stdin is not None
         assert process.stdout is not None
@@ -180,8 +181,8 @@ class Files:
         assert job.direction is not None
         job.progress["sentences"] += len(sentences)
         translations: list[tuple[str, Sequence[Unit]]] = []
-        for start in range(0, len(sentences), _SENTENCES):
-            part = sentences[start : start + _SENTENCES]
+        for start in range(0, len(sentences), _QUEUED_SENTENCES):
+            part = sentences[start : start + _QUEUED_SENTENCES]
             deadline = time.monotonic() + 2 * self._limits.file_seconds  # later than that of the document
             translations += await self._service.translate_sentences(part, job.direction, deadline, aligned)
             job.progress["translated"] += len(part)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from mt.extras.serving.markup import Element, Line
 
-# What is unclosed ends with the text, a tag where it breaks off; its text is not searched again. Otherwise every
-# `<` could cause a search to the end of the text.
+# An unclosed comment or section ends with the text, an unclosed tag where it breaks off, and neither is searched again:
+# otherwise every `<` could cause a search to the end of the text.
 _MARKUP = re.compile(
     r"""<!--(?:-?>|.*?(?:-->|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<!(?:"[^"]*"|'[^']*'|[^'">])*+[^>]*(?:>|\Z)
     |<\?(?:(?:php\b|=).*?(?:\?>|\Z)|(?:[^<]|<(?!\?))*?\?>|[^<>]*>)  # HTML ends all but PHP at the first `>`
@@ -25,8 +25,8 @@ _MARKUP = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>][^\s<>]*))?")
-# Words of attributes that mark an element as not to be translated; in OpenDocument, a style of code
-_MARKS = {
+# Values of attributes that forbid translation of an element; in OpenDocument, a style of code
+_FORBIDDING = {
     "translate": {"no"},
     "class": {"notranslate"},
     "text:style-name": {"source_20_text", "preformatted_20_text"},
@@ -34,12 +34,12 @@ _MARKS = {
 UNTRANSLATED = frozenset("script style code pre kbd samp var tt svg math template textarea noscript".split())
 # Raw text elements of the HTML standard: only their own end tag is markup.
 _RAW_ENDS = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style", "textarea")}
-# Omitted end tags: the elements that the start tag of another one closes.
+# Elements that a start tag closes, as their end tags may be omitted.
 _BLOCKS = set(
     "address article aside blockquote details div dl fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
     "hr main nav ol p pre section table ul".split()
 )
-_ENDED_BY = {name: {"p"} for name in _BLOCKS} | {
+_CLOSED_BY = {name: {"p"} for name in _BLOCKS} | {
     "li": {"li"},
     "dt": {"dt", "dd"},
     "dd": {"dt", "dd"},
@@ -108,16 +108,16 @@ class OpenElements:
     """The open elements of a document, to know which are not translated; HTML may omit some end tags."""
 
     def __init__(self) -> None:
-        self._translated: list[str] = []  # around the untranslated ones
-        self._numbers = Counter[str]()  # of each name among them
+        self._translated: list[str] = []  # around the untranslated ones, the innermost last
+        self._counts = Counter[str]()  # of each name among them
         self.untranslated: list[str] = []  # an untranslated element and those inside it
 
     def open(self, name: str, is_untranslated: bool) -> None:
-        ended = _ENDED_BY.get(name, set())
+        closed = _CLOSED_BY.get(name, set())
         if self.untranslated:
-            if self.untranslated[0] in ended and _LISTS.isdisjoint(self.untranslated):
+            if self.untranslated[0] in closed and _LISTS.isdisjoint(self.untranslated):
                 self.untranslated.clear()
-        elif self._translated and self._translated[-1] in ended:
+        elif self._translated and self._translated[-1] in closed:
             self._pop()
         if name in _VOID:
             return
@@ -125,21 +125,21 @@ class OpenElements:
             self.untranslated.append(name)
         else:
             self._translated.append(name)
-            self._numbers[name] += 1
+            self._counts[name] += 1
 
     def close(self, name: str) -> None:
         """Close an element and everything inside it."""
         if name in self.untranslated:
             while self.untranslated.pop() != name:
                 pass
-        elif self._numbers[name]:
+        elif self._counts[name]:
             self.untranslated.clear()
             while self._pop() != name:
                 pass
 
     def _pop(self) -> str:
         name = self._translated.pop()
-        self._numbers[name] -= 1
+        self._counts[name] -= 1
         return name
 
 
@@ -149,18 +149,18 @@ def scan_markup(text: str) -> Iterator[re.Match[str]]:
     while match := _MARKUP.search(text, position):
         position = match.end()
         if match["name"] and not match["end"]:
-            continue  # no tag
+            continue  # an unfinished tag is text
         yield match
         raw_end = _RAW_ENDS.get((match["name"] or "").lower())
         if raw_end is not None and not match["close"] + match["empty"]:
-            end = raw_end.search(text, position)  # quotes before it are no markup
+            end = raw_end.search(text, position)  # everything before it is text, quotes and `<` included
             position = end.start() if end else len(text)
 
 
-def is_marked(attributes: str) -> bool:
+def forbids_translation(attributes: str) -> bool:
     """Return True if the attributes of a tag say that its element is not translated."""
     return any(
-        not _MARKS.get(match[1].lower(), set()).isdisjoint((match[2] or "").strip("\"'").lower().split())
+        not _FORBIDDING.get(match[1].lower(), set()).isdisjoint((match[2] or "").strip("\"'").lower().split())
         for match in ATTRIBUTE.finditer(attributes)
     )
 
@@ -183,7 +183,7 @@ def _kind(name: str, markup: re.Match[str], elements: OpenElements) -> str:
     if markup["close"]:
         elements.close(name)
     elif name and not is_empty:
-        elements.open(name, name in UNTRANSLATED or is_marked(markup["rest"]))
+        elements.open(name, name in UNTRANSLATED or forbids_translation(markup["rest"]))
     if elements.untranslated or (markup["close"] and was_untranslated):
         return "verbatim"
     if name in ("img", "wbr") or (is_empty and name in INLINE) or markup[0].startswith("<!--"):

@@ -30,7 +30,7 @@ class Limits:
 
 
 class RateLimit:
-    """Leaky bucket per client: so many requests a minute (0 for no limit), a sixth of them at once."""
+    """Leaky bucket per client: `per_minute` requests a minute (0 for no limit), a sixth of them at once."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._capacity, self._clock = per_minute / 60, max(1.0, per_minute / 6), clock

@@ -106,7 +106,7 @@ class Writer:
         self._pending_space += text
 
     def gap(self, start: int, end: int, text: str) -> None:
-        """Write white space between two sentences, and the elements from start to end of the line."""
+        """Write white space between two sentences, and the elements without text between start and end."""
         within = [one for one in self._line.beginning(start, end) if one.start == one.end]
         self._put_before(within, is_first=False)
         if not self._pending_space:
@@ -115,7 +115,7 @@ class Writer:
     def translated(self, start: int, end: int, text: str, units: "Sequence[Unit]") -> None:
         """Write the translation of the span from start to end of the line.
 
-        `units` are its words, with origins relative to `start`; empty if the span has no inner tags.
+        `units` are its words, with origins relative to `start`; they may be missing if the span has no inner tags.
         """
         from mt.extras.serving.placement import Placement  # imports numpy, which most documents do not need
 
@@ -188,8 +188,8 @@ class Writer:
     def _beside(self, elements: Iterable[Element]) -> list[tuple[Element, bool, bool]]:
         """Return unwritten elements, and whether each follows and precedes another directly."""
         rest = [element for element in elements if element not in self._written]
-        same = [False, *(one.start == other.start for one, other in pairwise(rest)), False]
-        return list(zip(rest, same, same[1:], strict=False))
+        touching = [False, *(one.start == other.start for one, other in pairwise(rest)), False]
+        return list(zip(rest, touching, touching[1:], strict=False))
 
     def _put_unwritten(self, elements: Iterable[Element]) -> None:
         """Write elements without content or without translated words, unless already written."""
@@ -202,13 +202,13 @@ class Writer:
     def _put_with_children(self, element: Element) -> None:
         stack: list[Element | str] = [element]  # strings are closing tags; recursion would limit the depth
         while stack:
-            each = stack.pop()
-            if isinstance(each, str):
-                self._parts.append(each)
-            elif each not in self._written:
-                self._written.add(each)
-                self._parts.append(each.opening)
-                stack += [each.closing, *reversed(self._line.children[each])]
+            item = stack.pop()
+            if isinstance(item, str):
+                self._parts.append(item)
+            elif item not in self._written:
+                self._written.add(item)
+                self._parts.append(item.opening)
+                stack += [item.closing, *reversed(self._line.children[item])]
 
 
 def _common(one: Sequence[Element], other: Sequence[Element]) -> list[Element]:

@@ -18,32 +18,33 @@ from mt.decoding.alignment import Unit
 if TYPE_CHECKING:
     from mt.extras.serving.markup import Element, Line
 
-_MIN_SHARE = 0.4  # of a word's attention that extends an element to it
-_LEAST_SHARE = 0.1  # for the only word of an element, which would have none
+_MIN_SHARE = 0.4  # of a word's attention, from which on an element extends to the word
+_LEAST_SHARE = 0.1  # the same for an element that would get no word otherwise
 
 
 class Placement:
-    """The elements around each word of a translation, outer ones first, and those without a word of their own.
+    """The elements around each word of a translation, outer ones first (`stacks`), and those without a word.
 
-    The latter stand before or after a word, given by its number.
+    The latter stand before or after a word: `before` and `after` have them by the word's number.
 
     Args:
-        line: with the sentence, from start to end.
+        line: the source line.
+        start, end: span of the sentence in it.
         units: the words of the translation.
     """
 
     def __init__(self, line: "Line", start: int, end: int, units: Sequence[Unit]) -> None:
         self._line, self._start, self._end = line, start, end
         shares = [unit.shares or ((unit.origin, 1.0),) for unit in units]
-        self._words = sorted({start + word for each in shares for word, _ in each})
+        self._words = sorted({start + word for unit_shares in shares for word, _ in unit_shares})  # by position
         numbers = {word: number for number, word in enumerate(self._words, 1)}
         weights = np.zeros((len(units), len(self._words) + 1))
-        for row, each in zip(weights, shares, strict=True):
-            for word, share in each:
+        for row, unit_shares in zip(weights, shares, strict=True):
+            for word, share in unit_shares:
                 row[numbers[start + word]] += share
         self._sums = weights.cumsum(axis=1)  # (T, S + 1)
         self._origins = [start + unit.origin for unit in units]
-        self._ranges: dict[Element, tuple[int, int]] = {}  # first word, and the one behind the last
+        self._ranges: dict[Element, tuple[int, int]] = {}  # the first word, and the one behind the last
         self.stacks: list[list[Element]] = [[] for _ in units]
         self.before: defaultdict[int, list[Element]] = defaultdict(list)
         self.after: defaultdict[int, list[Element]] = defaultdict(list)
@@ -54,8 +55,7 @@ class Placement:
         around += [one for one in self._line.beginning(self._start + 1, self._end) if one.start < one.end]
         for parent, children in _families(around):
             bounds = (0, len(self.stacks)) if parent is None else self._ranges.get(parent)
-            for element, (first, last) in self._siblings(children, bounds) if bounds else ():
-                self._ranges[element] = first, last
+            self._ranges.update(self._sibling_ranges(children, bounds) if bounds else ())
         for element in around:  # outer ones first
             for stack in self.stacks[slice(*self._ranges.get(element, (0, 0)))]:
                 stack.append(element)
@@ -65,15 +65,15 @@ class Placement:
                 if empty.isdisjoint(element.parents):  # else it is written with its parent
                     self._place_empty(element)
                 empty.add(element)
-        for each in self.before.values():  # outside of what opens there
-            each.sort(key=lambda element: len(element.parents))
-        for each in self.after.values():
-            each.sort(key=lambda element: -len(element.parents))
+        for elements in self.before.values():  # outer ones farther from the word
+            elements.sort(key=lambda element: len(element.parents))
+        for elements in self.after.values():
+            elements.sort(key=lambda element: -len(element.parents))
 
-    def _siblings(
+    def _sibling_ranges(
         self, elements: "Sequence[Element]", bounds: tuple[int, int]
     ) -> "Iterable[tuple[Element, tuple[int, int]]]":
-        """Yield the words of each element, the clearest first; none are those of two."""
+        """Yield the range of words of each element that gets some, the clearest first; ranges do not overlap."""
         is_free = np.zeros(len(self._origins), np.bool_)
         is_free[slice(*bounds)] = True
         shares = {element: self._shares(element) for element in elements}
@@ -85,12 +85,12 @@ class Placement:
                 yield element, (first, last)
 
     def _shares(self, element: "Element") -> NDArray[Any]:
-        """Return the share of each word's attention that an element's words have (T,)."""
+        """Return the share (T,) of each word's attention that an element's source words have."""
         low, high = (bisect_left(self._words, place) for place in (element.start, element.end))
         return np.asarray(self._sums[:, high] - self._sums[:, low])
 
     def _best_run(self, element: "Element", shares: NDArray[Any]) -> tuple[int, int]:
-        """Return the run of words with the largest sum; one that continues in another sentence reaches there."""
+        """Return the range of words with the most attention, up to a sentence end if the element continues there."""
         gains, n_words = shares - _MIN_SHARE, len(shares)
         if element.start < self._start and element.end > self._end:
             return (0, n_words) if np.isfinite(gains).all() else (0, 0)
@@ -100,16 +100,16 @@ class Placement:
         if element.end > self._end:
             sums = gains[::-1].cumsum()
             return (n_words - 1 - int(sums.argmax()), n_words) if sums.max(initial=0) > 0 else (0, 0)
-        best, found, total, first = 0.0, (0, 0), 0.0, 0
+        best, best_range, total, first = 0.0, (0, 0), 0.0, 0
         for place, gain in enumerate(gains.tolist()):  # Kadane's algorithm
             if total <= 0:
                 total, first = 0.0, place
             total += gain
             if total > best:
-                best, found = total, (first, place + 1)
-        if not found[1] and shares.max(initial=0) >= _LEAST_SHARE:
+                best, best_range = total, (first, place + 1)
+        if not best_range[1] and shares.max(initial=0) >= _LEAST_SHARE:
             return int(shares.argmax()), int(shares.argmax()) + 1
-        return found
+        return best_range
 
     def _place_empty(self, element: "Element") -> None:
         """Place an element without a word: after the word that it is attached to, or before the next one."""
@@ -137,10 +137,10 @@ class Placement:
             self._put(element, following, behind=False)
 
     def _put(self, element: "Element", word: int, behind: bool) -> None:
-        """Put an element before or behind a word, without splitting another that it is not inside of."""
+        """Put an element before or behind a word, without splitting an element that does not contain it."""
         outer = next((one for one in self.stacks[word] if one not in element.parents), None)
         first, last = (word, word) if outer is None else (self._ranges[outer][0], self._ranges[outer][1] - 1)
-        if outer is not None:  # nor one that continues in another sentence
+        if outer is not None:  # on the other side of one that continues in the sentence on this side
             behind = outer.end <= self._end if behind else outer.start < self._start
         (self.after[last] if behind else self.before[first]).append(element)
 
@@ -153,7 +153,7 @@ class Placement:
 
 
 def _families(elements: "Sequence[Element]") -> "Iterable[tuple[Element | None, list[Element]]]":
-    """Yield each element that contains others, outer ones first, with its direct children; None contains the others."""
+    """Return (parent, direct children) of all elements, outer parents first; the parent of the outermost is None."""
     families: defaultdict[Element | None, list[Element]] = defaultdict(list)
     stack: list[Element] = []
     for element in elements:

@@ -28,14 +28,14 @@ async def read_fields(request: HttpRequest, limits: Limits) -> dict[str, Any]:
     Raises:
         RequestError: 413, too large; 408, too slow; 400, neither JSON nor a form, or truncated.
     """
-    body, most = await _body(request, limits.body, limits.seconds), limits.texts + _OTHER_FIELDS
+    body, max_fields = await _body(request, limits.body, limits.seconds), limits.texts + _OTHER_FIELDS
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not body and request.url.query:
-        return _form(request.url.query.encode(), "the address", most)
+        return _form(request.url.query.encode(), "the address", max_fields)
     if kind == "multipart/form-data":
-        return _multipart(request.headers["content-type"], body, most)
+        return _multipart(request.headers["content-type"], body, max_fields)
     if kind == "application/x-www-form-urlencoded":
-        return _form(body, "the body", most)
+        return _form(body, "the body", max_fields)
     try:
         content = json.loads(body)
     except (ValueError, RecursionError):
@@ -48,14 +48,14 @@ async def read_fields(request: HttpRequest, limits: Limits) -> dict[str, Any]:
 async def read_document(
     request: HttpRequest, limits: Limits, folder: Path, count: Callable[[int], None]
 ) -> dict[str, Any]:
-    """Read a form with a document and write that into a folder; the field `file` becomes its path.
+    """Read a form with a document and write the document into a folder; the field `file` becomes its path.
 
     Args:
         count: called with the size of each part that arrives; may raise.
 
     Raises:
-        RequestError: likewise, or no document in it.
-        MachineError: it cannot be written.
+        RequestError: as from `read_fields`, or 400 for a form without a document.
+        MachineError: the document cannot be written.
     """
     paths: list[Path] = []
 
@@ -88,18 +88,18 @@ def file_name(name: str) -> str:
 
 
 async def _body(
-    request: HttpRequest, most: int, seconds: float, count: Callable[[int], object] = lambda _: None
+    request: HttpRequest, max_bytes: int, seconds: float, count: Callable[[int], object] = lambda _: None
 ) -> bytes:
-    too_large = RequestError(413, f"the body is larger than {most:,} bytes")
+    too_large = RequestError(413, f"the body is larger than {max_bytes:,} bytes")
     length, body = request.headers.get("content-length", ""), bytearray()
-    if length.isdecimal() and int(length) > most:
+    if length.isdecimal() and int(length) > max_bytes:
         raise too_large
     try:
         async with asyncio.timeout(seconds):
             async for chunk in request.stream():
                 count(len(chunk))
                 body += chunk
-                if len(body) > most:
+                if len(body) > max_bytes:
                     raise too_large
     except TimeoutError:
         message = f"the body did not arrive within {seconds:g} s"
@@ -109,11 +109,11 @@ async def _body(
     return bytes(body)
 
 
-def _form(text: bytes, source: str, most: int) -> dict[str, Any]:
+def _form(text: bytes, source: str, max_fields: int) -> dict[str, Any]:
     try:
-        fields = parse_qs(text.decode(), keep_blank_values=True, errors="strict", max_num_fields=most)
+        fields = parse_qs(text.decode(), keep_blank_values=True, errors="strict", max_num_fields=max_fields)
     except ValueError:
-        raise RequestError(400, f"{source} is not a form of at most {most} fields in UTF-8") from None
+        raise RequestError(400, f"{source} is not a form of at most {max_fields} fields in UTF-8") from None
     return _unwrap_single(fields)
 
 
@@ -121,19 +121,20 @@ def _refuse(_: object) -> None:
     raise ValueError("files are for /translate_file")
 
 
-def _multipart(content_type: str, body: bytes, most: int, on_file: Callable[[File], None] = _refuse) -> dict[str, Any]:
-    """Parse multipart/form-data of at most so many fields, in UTF-8."""
+def _multipart(
+    content_type: str, body: bytes, max_fields: int, on_file: Callable[[File], None] = _refuse
+) -> dict[str, Any]:
     fields: dict[str, list[str]] = {}
 
     def add(field: Field) -> None:
-        if sum(map(len, fields.values())) == most:
-            raise ValueError(f"more than {most} fields")
+        if sum(map(len, fields.values())) == max_fields:
+            raise ValueError(f"more than {max_fields} fields")
         fields.setdefault((field.field_name or b"").decode(), []).append((field.value or b"").decode())
 
     charset = parse_options_header(content_type)[1].get(b"charset", b"utf-8").decode("latin-1")
     if charset.lower() not in ("utf-8", "utf8", "utf_8"):  # `codecs.lookup` would keep every unknown name in memory
         raise RequestError(400, f"the form's charset is {charset!r:.50}; only UTF-8 is read")
-    headers, config = {"Content-Type": content_type}, {"MAX_MEMORY_FILE_SIZE": len(body)}  # no file of its own
+    headers, config = {"Content-Type": content_type}, {"MAX_MEMORY_FILE_SIZE": len(body)}  # no temporary file
     try:
         parser = create_form_parser(headers, add, on_file, config)  # type: ignore[arg-type]
         parser.write(body)
@@ -156,18 +157,18 @@ def translation_request(fields: dict[str, Any], limits: Limits) -> Request:
     if form not in ("text", "html"):
         raise RequestError(400, f"format is {form!r:.50}, neither text nor html")
     source, target = _word(fields, "source", "auto"), _word(fields, "target")
-    number = fields.get("alternatives") or 0
-    if isinstance(number, str) and number.isdecimal() and len(number) < 9:
-        number = int(number)
-    if type(number) is not int or not 0 <= number <= limits.alternatives:
+    alternatives = fields.get("alternatives") or 0
+    if isinstance(alternatives, str) and alternatives.isdecimal() and len(alternatives) < 9:
+        alternatives = int(alternatives)
+    if type(alternatives) is not int or not 0 <= alternatives <= limits.alternatives:
         raise RequestError(400, f"alternatives must be a whole number from 0 to {limits.alternatives}")
-    return Request(texts, source, target, form == "html", number, is_list=isinstance(fields["q"], list))
+    return Request(texts, source, target, form == "html", alternatives, is_list=isinstance(fields["q"], list))
 
 
 def document_request(fields: dict[str, Any]) -> Job:
     """Validate the fields of /translate_file likewise."""
-    most = {"columns": 1000, "progress": 40}
-    columns, progress = (_word(fields, name, most=most[name]) if fields.get(name) else "" for name in most)
+    longest = {"columns": 1000, "progress": 40}
+    columns, progress = (_word(fields, name, "", longest[name]) if fields.get(name) else "" for name in longest)
     return Job(fields["file"], _word(fields, "source", "auto"), _word(fields, "target"), columns, progress)
 
 
@@ -181,7 +182,7 @@ def suggestion(fields: dict[str, Any], limits: Limits) -> dict[str, str]:
 
 
 def texts_of(fields: dict[str, Any], limits: Limits, name: str = "q") -> list[str]:
-    """Validate a field, a text or a list of texts, likewise."""
+    """Validate a field that is a text or a list of texts likewise; return the texts."""
     value = fields.get(name)
     if value is None:
         raise RequestError(400, f"{name}, the text, is missing")
@@ -198,13 +199,13 @@ def texts_of(fields: dict[str, Any], limits: Limits, name: str = "q") -> list[st
     return texts
 
 
-def _word(fields: dict[str, Any], name: str, default: str = "", most: int = 40) -> str:
-    """Return a language, a format or the like, of at most so many characters."""
+def _word(fields: dict[str, Any], name: str, default: str = "", max_length: int = 40) -> str:
+    """Return a short field, such as a language or a format."""
     value = fields.get(name) or default
     if not value:
         raise RequestError(400, f"{name} is missing")
     if not isinstance(value, str):
         raise RequestError(400, f"{name} must be a text")
-    if len(value) > most or not value.isprintable():
+    if len(value) > max_length or not value.isprintable():
         raise RequestError(400, f"{name} is too long or not printable")
     return value

@@ -20,7 +20,7 @@ Aligner = Callable[[str, Candidate], Sequence[Unit]]
 _BREAK = re.compile(r"(\r\n|\r|\n)")
 # Collapsed to one space in HTML; &nbsp; too, which training data rarely contains.
 _WHITE = re.compile(r"[ \t\n\r\f\xa0]+")
-_NOT_COLLAPSED = re.compile(r"[^ \t\n\r\f\xa0]|(?<![ \t\n\r\f\xa0]).", re.DOTALL)
+_NOT_COLLAPSED = re.compile(r"[^ \t\n\r\f\xa0]|(?<![ \t\n\r\f\xa0]).", re.DOTALL)  # the characters that remain
 
 
 class _Segments:

@@ -26,8 +26,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError) as error:
-        remedy = "127.0.0.1 is this machine only, 0.0.0.0 all its networks"
-        raise InputError(f"--host {host}: {error}", remedy) from None
+        hint = "127.0.0.1 is this machine only, 0.0.0.0 all its networks"
+        raise InputError(f"--host {host}: {error}", hint) from None
     bound = socket.socket(family, kind, protocol)
     if sys.platform != "win32":  # there it would let two servers listen at one port
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -41,9 +41,8 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _cannot_listen(host: str, port: int, error: OSError) -> MachineError:
     if error.errno == errno.EADDRINUSE:
-        return MachineError(
-            f"port {port} of {host} is in use", "stop the program that uses it, or choose another --port"
-        )
+        hint = "stop the program that uses it, or choose another --port"
+        return MachineError(f"port {port} of {host} is in use", hint)
     return MachineError(f"cannot listen at {host}:{port}: {error.strerror or error}", "choose another --port")
 
 
@@ -93,7 +92,7 @@ def serve(app: FastAPI, bound: socket.socket, drain_seconds: int, forwarded_allo
 
 
 class _Server(uvicorn.Server):
-    """A server that closes its application after a second Ctrl-C, too, which stops uvicorn without that."""
+    """A server that shuts its application down even after a second Ctrl-C, at which uvicorn skips that."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown(sockets)

@@ -56,15 +56,12 @@ def open_directions(
     for folder, config in zip(folders, configs, strict=True):
         opened = open_model(folder, choice).with_glossary(glossary)
         for source, target in config.data.pairs:
-            pair = (source, target)
-            if pair in owners:
-                raise InputError(
-                    f"{folder.root}: it translates from {pair[0]} to {pair[1]}, and so does {owners[pair].root}",
-                    "serve one of them",
-                )
-            owners[pair] = folder
+            if other := owners.get((source, target)):
+                message = f"{folder.root}: it translates from {source} to {target}, and so does {other.root}"
+                raise InputError(message, "serve one of them")
+            owners[source, target] = folder
             translator = opened.translator.to(target, source)
-            directions.append(Direction(*pair, translator, opened.settings.search, config.name))
+            directions.append(Direction(source, target, translator, opened.settings.search, config.name))
     return directions
 
 
@@ -80,7 +77,7 @@ class Request:
     is_list: bool  # False: the client sent a single text
 
 
-# The direction of a text, None if it is in the target language; for `auto` the language detected, and confidence in %
+# The direction of a text, None if it is in the target language; for `auto`, the detected language and confidence in %
 _Choice = tuple[Direction | None, tuple[str, float] | None]
 
 
@@ -91,6 +88,7 @@ class Service:
         self.default = directions[0]
         self._directions = {(direction.source, direction.target): direction for direction in directions}
         self._codes = list(dict.fromkeys(code for pair in self._directions for code in pair))
+        # A detected language is reported by a code that is served, if possible by that of a source.
         sources_first = [code for side in zip(*self._directions, strict=True) for code in side]
         self._detected = {base_language(code): code for code in reversed(sources_first)}
         self._detected |= {code: code for code in self._codes}
@@ -107,8 +105,8 @@ class Service:
         self._batcher.close()
 
     def models(self) -> list[dict[str, str]]:
-        """Return name and languages of the models, a direction each."""
-        return [{"name": one.name, "source": one.source, "target": one.target} for one in self._directions.values()]
+        """Return the model's name and the languages of each direction."""
+        return [{"name": d.name, "source": d.source, "target": d.target} for d in self._directions.values()]
 
     def languages(self) -> list[dict[str, Any]]:
         """Return LibreTranslate's list of languages and their targets."""
@@ -118,18 +116,18 @@ class Service:
         ]
 
     async def detect(self, text: str) -> list[dict[str, Any]]:
-        """Return LibreTranslate's list of likely languages, by the codes that are served where they are."""
+        """Return LibreTranslate's list of likely languages, under the codes of those that are served."""
         ranked = await self.in_thread(lambda: self._detector.rank(text))
         likely = [(code, confidence) for code, confidence in ranked if confidence >= 1] or ranked[:1]
-        return [{"confidence": share, "language": self._detected.get(code, code)} for code, share in likely]
+        return [{"confidence": confidence, "language": self._detected.get(code, code)} for code, confidence in likely]
 
     async def translate(self, request: Request) -> dict[str, Any]:
         """Return LibreTranslate's response to a request, whose texts may each be in another language.
 
         Each value is a list if the client sent one. Alternatives are distinct, the best first.
         """
-        wanted = request.source, request.target, request.is_html
-        chosen = await self.in_thread(lambda: [self._direction(text, *wanted) for text in request.texts])
+        options = request.source, request.target, request.is_html
+        chosen = await self.in_thread(lambda: [self._direction(text, *options) for text in request.texts])
         # A text already in the target language stays as it is.
         results: list[tuple[str, list[str]]] = [(text, []) for text in request.texts]
         deadline = self._batcher.deadline()  # shared by all directions
@@ -141,8 +139,8 @@ class Service:
         response: dict[str, Any] = {"translatedText": [text for text, _ in results]}
         if request.alternatives:
             response["alternatives"] = [alternatives for _, alternatives in results]
-        if detected := [found for _, found in chosen if found is not None]:
-            response["detectedLanguage"] = [{"confidence": share, "language": code} for code, share in detected]
+        if detections := [detected for _, detected in chosen if detected is not None]:
+            response["detectedLanguage"] = [{"confidence": confidence, "language": c} for c, confidence in detections]
         return response if request.is_list else {key: values[0] for key, values in response.items()}
 
     async def direction(self, sample: str, source: str, target: str) -> _Choice:
@@ -155,10 +153,10 @@ class Service:
         """Translate part of a document, and align its words if asked."""
         options = replace(direction.search, n_best=1, scores=False, attention=aligned)
         translator = direction.translator
-        found = await self._batcher.translate(translator, sentences, options, deadline, always=True)
+        n_best = await self._batcher.translate(translator, sentences, options, deadline, even_if_full=True)
         self._count(direction, sentences)
-        best = [(text, candidates[0]) for text, candidates in zip(sentences, found, strict=True)]
-        return [(one.text, translator.align(text, one) if aligned else ()) for text, one in best]
+        best = [(sentence, candidates[0]) for sentence, candidates in zip(sentences, n_best, strict=True)]
+        return [(c.text, translator.align(sentence, c) if aligned else ()) for sentence, c in best]
 
     def _count(self, direction: Direction, sentences: Sequence[str]) -> None:
         self._metrics.characters.labels(direction.source, direction.target).inc(sum(map(len, sentences)))
@@ -169,7 +167,7 @@ class Service:
 
         def append() -> None:
             if file.exists() and file.stat().st_size > _MAX_SUGGESTIONS:
-                raise RequestError(503, "this server has as many suggestions as it takes")
+                raise RequestError(503, "this server has no room for more suggestions")
             append_line(file, json.dumps(suggestion, ensure_ascii=False))
 
         await self.in_thread(append)
@@ -211,22 +209,22 @@ class Service:
         # The beam must be at least as wide as the n-best list.
         beam = direction.search.beam_size if n_best == 1 else max(direction.search.beam_size, n_best)
         options = replace(direction.search, beam_size=beam, n_best=n_best, scores=n_best > 1)
-        found: dict[bool, Iterator[list[Candidate]]] = {}
+        n_best_lists: dict[bool, Iterator[list[Candidate]]] = {}
         # In two calls: sentences translated with attention cannot have terms in their source. The batcher may refuse
         # the first call only, as half a request is of no use.
         for aligned in dict.fromkeys(text.needs_alignment for text in segmented if text.sentences):
-            some = [sentence for text in segmented if text.needs_alignment is aligned for sentence in text.sentences]
-            own = replace(options, attention=aligned)
-            found[aligned] = iter(await self._batcher.translate(translator, some, own, deadline, always=bool(found)))
-            self._count(direction, some)
+            batch = [sentence for text in segmented if text.needs_alignment is aligned for sentence in text.sentences]
+            arguments = translator, batch, replace(options, attention=aligned), deadline
+            n_best_lists[aligned] = iter(await self._batcher.translate(*arguments, even_if_full=bool(n_best_lists)))
+            self._count(direction, batch)
 
         def assemble() -> list[tuple[str, list[str]]]:
             results = []
             for text in segmented:
-                candidates = [next(found[text.needs_alignment]) for _ in text.sentences]
+                n_best_of_text = [next(n_best_lists[text.needs_alignment]) for _ in text.sentences]
                 # Each sentence's best, each second-best, and so on
                 ranked = dict.fromkeys(
-                    text.assemble([each[min(rank, len(each) - 1)] for each in candidates], translator.align)
+                    text.assemble([ranks[min(rank, len(ranks) - 1)] for ranks in n_best_of_text], translator.align)
                     for rank in range(n_best)
                 )
                 best, *alternatives = ranked

@@ -2,21 +2,21 @@
 const at = (id) => document.getElementById(id);
 const PAUSE = 300;        // milliseconds without a key before a translation is asked for
 const ALTERNATIVES = 3;
-let limit = 0;            // characters of a text; 0 until the server has said
+let limit = 0;            // characters of a text; 0 until the server has reported it
 let languages = [];
 let timer = 0;
 let asked = 0;            // counts requests, so that an old answer never replaces a newer one
-let running = null;
-let detected = "";        // the language of the text, where it was not chosen
-let sending = null;       // the request of a document
-let fileLimit = 0;        // bytes of it
+let running = null;       // the AbortController of the last request
+let detected = "";        // the language of the text, if it was not chosen
+let sending = null;       // the request that sends a document
+let fileLimit = 0;        // bytes of a document
 
 async function request(path, body, signal) {
   const options = body === undefined ? {} :
     { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal };
   const response = await fetch(path, options);
   let content = null;
-  try { content = await response.json(); } catch { /* said below */ }
+  try { content = await response.json(); } catch { /* reported below */ }
   if (!response.ok || content === null) {
     throw new Error(content && content.error ? content.error : `the server answered ${response.status}`);
   }
@@ -28,10 +28,12 @@ function showError(text) {
   at("error").hidden = !text;
 }
 
+function nameOf(code) {
+  return (languages.find((one) => one.code === code) || { name: code }).name;
+}
+
 function fill(select, codes, chosen) {
-  const names = new Map(languages.map((one) => [one.code, one.name]));
-  names.set("auto", "Detect language");
-  select.replaceChildren(...codes.map((code) => new Option(names.get(code) || code, code)));
+  select.replaceChildren(...codes.map((code) => new Option(code === "auto" ? "Detect language" : nameOf(code), code)));
   select.value = codes.includes(chosen) ? chosen : codes[0];
 }
 
@@ -48,13 +50,12 @@ function showTargets(chosen) {
   at("curl").textContent = `curl ${new URL("translate", location.href)} -H "Content-Type: application/json" -d '${body}'`;
 }
 
-// "demo: English → Italian", a model each
+// "demo: English → Italian, French" for each model and source language
 function describe(models) {
-  const name = (code) => (languages.find((one) => one.code === code) || { name: code }).name;
   const described = new Map();
   for (const one of models) {
-    const start = `${one.name}: ${name(one.source)} → `;
-    described.set(start, [...(described.get(start) || []), name(one.target)]);
+    const start = `${one.name}: ${nameOf(one.source)} → `;
+    described.set(start, [...(described.get(start) || []), nameOf(one.target)]);
   }
   return [...described].map(([start, targets]) => start + targets.join(", ")).join(" · ");
 }
@@ -70,9 +71,7 @@ function showAnswer(text, status) {
   at("result").textContent = text;
   at("result").classList.remove("waiting");
   at("status").textContent = status;
-  at("copy").disabled = !text;
-  at("more").disabled = !text;
-  at("improve").disabled = !text;
+  for (const name of ["copy", "more", "improve"]) at(name).disabled = !text;
   showSuggestion(false);
 }
 
@@ -104,10 +103,10 @@ async function ask(body, failed) {
   at("result").classList.add("waiting");
   at("status").textContent = "Translating …";
   try {
-    const found = await request("translate", body, running.signal);
+    const answer = await request("translate", body, running.signal);
     if (number !== asked) return null;
     showError("");
-    return found;
+    return answer;
   } catch (error) {
     if (number !== asked || error.name === "AbortError") return null;
     failed();
@@ -131,14 +130,13 @@ async function translate() {
     showError("");
     return;
   }
-  const found = await ask(question(), () => showAnswer("", ""));
-  if (!found) return;
-  detected = found.detectedLanguage ? found.detectedLanguage.language : "";
-  const name = (languages.find((one) => one.code === detected) || { name: detected }).name;
-  showAnswer(found.translatedText, detected ? `Detected: ${name}` : "");
+  const answer = await ask(question(), () => showAnswer("", ""));
+  if (!answer) return;
+  detected = answer.detectedLanguage ? answer.detectedLanguage.language : "";
+  showAnswer(answer.translatedText, detected ? `Detected: ${nameOf(detected)}` : "");
 }
 
-function soon() {
+function translateSoon() {
   showCount();
   clearTimeout(timer);
   timer = setTimeout(translate, PAUSE);
@@ -147,10 +145,10 @@ function soon() {
 async function showAlternatives() {
   if (!at("alternatives").hidden) { hideAlternatives(); return; }
   const shown = at("result").textContent;
-  const found = await ask({ ...question(), alternatives: ALTERNATIVES }, () => showAnswer(shown, ""));
-  if (!found) return;
-  showAnswer(found.translatedText, "");
-  const choices = found.alternatives;
+  const answer = await ask({ ...question(), alternatives: ALTERNATIVES }, () => showAnswer(shown, ""));
+  if (!answer) return;
+  showAnswer(answer.translatedText, "");
+  const choices = answer.alternatives;
   at("alternatives").replaceChildren(...choices.map((text) => {
     const button = document.createElement("button");
     button.type = "button";
@@ -183,7 +181,7 @@ async function suggest() {
 
 function showWork(stage, done, total) {
   at("work").hidden = !stage;
-  if (at("stage").textContent !== stage) at("stage").textContent = stage;  // said by screen readers
+  if (at("stage").textContent !== stage) at("stage").textContent = stage;  // screen readers announce every change
   at("amount").textContent = total ? `${Math.floor(100 * done / total)} %` : "";
   at("progress").hidden = at("cancel").hidden = done === undefined;
   at("download").hidden = true;
@@ -280,12 +278,11 @@ async function begin() {
   if (at("text").value) translate();
 }
 
-at("text").addEventListener("input", soon);
+at("text").addEventListener("input", translateSoon);
 at("text").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) translate();
 });
-at("source").addEventListener("change", () => { showTargets(); translate(); });
-at("target").addEventListener("change", () => { showTargets(); translate(); });
+for (const side of ["source", "target"]) at(side).addEventListener("change", () => { showTargets(); translate(); });
 at("key").addEventListener("change", translate);
 at("swap").addEventListener("click", swap);
 at("clear").addEventListener("click", () => { at("text").value = ""; translate(); at("text").focus(); });
