@@ -11,6 +11,9 @@ settings that set it apart:
       - {name: baseline}
       - {name: more-dropout, set: [model.dropout=0.3]}
 
+With `minutes: 10` in the file each trains for the number of steps that takes 10 minutes, validations not included. It
+times a few steps first (`mt train --dry-run`). Warm-up, moving average and validations follow the number of steps.
+
 No experiment sees a test set: `data.test` is null in all of them. The table has BLEU on the validation set (greedy, the
 best of the training; beam search, of the finished model), the time in CPU minutes, which other work on the machine
 changes least, and the settings. Each experiment is an ordinary run; started again, the script skips finished ones and
@@ -23,6 +26,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -43,13 +47,19 @@ class Experiment:
     name: str
     base: str
     settings: list[str]
+    minutes: float | None = None  # of training steps, instead of their number
 
 
 def read_experiments(path: Path) -> list[Experiment]:
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     shared = content.get("set", [])
     return [
-        Experiment(str(entry["name"]), entry.get("base", content["base"]), [*shared, *entry.get("set", [])])
+        Experiment(
+            str(entry["name"]),
+            entry.get("base", content.get("base")),
+            [*shared, *entry.get("set", [])],
+            content.get("minutes"),
+        )
         for entry in content["experiments"]
     ]
 
@@ -60,10 +70,10 @@ def train(experiment: Experiment, runs: Path, one_thread: bool) -> bool:
     Returns:
         whether it got there.
     """
-    changes = _changes(experiment)
     command = [sys.executable, "-m", "mt", "train", "--config", experiment.base, "--runs", str(runs)]
     environment = {**os.environ, **({"OMP_NUM_THREADS": "1"} if one_thread else {})}
     runs.mkdir(parents=True, exist_ok=True)
+    changes = [*_changes(experiment), *_length(experiment, runs, command, environment)]
     if not (runs / experiment.name).exists():
         _settings(experiment, runs).write_text(_identity(experiment))
     with (runs / f"{experiment.name}.log").open("ab") as log:
@@ -82,6 +92,25 @@ def _changes(experiment: Experiment) -> list[str]:
     return [*experiment.settings, "data.test=null", f"name={experiment.name}"]
 
 
+def _length(experiment: Experiment, runs: Path, command: list[str], environment: dict[str, str]) -> list[str]:
+    """Return the settings of a training of `minutes`; the step time is kept in a file, for a run that resumes."""
+    if experiment.minutes is None:
+        return []
+    note = runs / f"{experiment.name}.seconds"
+    if not note.exists():
+        arguments = [part for change in _changes(experiment) for part in ("--set", change)]
+        dry = subprocess.run([*command, *arguments, "--dry-run"], capture_output=True, text=True, env=environment)
+        found = re.search(r"([\d.]+) s a step", dry.stdout + dry.stderr)
+        if not found:
+            sys.exit(f"{experiment.name}: no time of a step in: {dry.stdout + dry.stderr}")
+        note.write_text(found[1])
+    steps = round(60 * experiment.minutes / float(note.read_text()))
+    lengths = {"max_steps": steps, "warmup_steps": steps // 8, "validate_every": -(-steps // 4)}
+    if not any("ema_decay" in change for change in experiment.settings):
+        lengths["ema_decay"] = round(1 - 12 / steps, 5)
+    return [f"training.{key}={value}" for key, value in lengths.items()]
+
+
 def _settings(experiment: Experiment, runs: Path) -> Path:
     return runs / f"{experiment.name}.settings"
 
@@ -89,7 +118,7 @@ def _settings(experiment: Experiment, runs: Path) -> Path:
 def _identity(experiment: Experiment) -> str:
     """Return what identifies a run: its settings and the content of the base, which may change under its name."""
     content = hashlib.sha256(Path(experiment.base).read_bytes()).hexdigest()
-    return json.dumps([experiment.base, content, *_changes(experiment)])
+    return json.dumps([experiment.base, content, experiment.minutes, *_changes(experiment)])
 
 
 def refuse_other_settings(experiment: Experiment, runs: Path) -> None:
@@ -97,9 +126,7 @@ def refuse_other_settings(experiment: Experiment, runs: Path) -> None:
     note = _settings(experiment, runs)
     if not (runs / experiment.name).exists():  # it never started, as its settings were refused
         return
-    identity = json.loads(_identity(experiment))
-    without_content = [identity[0], *identity[2:]]  # as it was noted before 2026-11-24
-    if note.exists() and json.loads(note.read_text()) not in (identity, without_content):
+    if note.exists() and note.read_text() != _identity(experiment):
         sys.exit(
             f"{runs / experiment.name}: was trained with other settings than the file or {experiment.base} has now; "
             f"give the experiment another name, or remove that folder and {note}"

@@ -26,7 +26,7 @@ class MtError(Exception):
     @property
     def location(self) -> str | None:
         """The file, `file:line` or key that the message begins with; None if it names none there."""
-        match = re.match(r"((?:[A-Za-z]:[\\/])?[^\s:]+(?::\d+)?): ", self.message)
+        match = re.match(r"((?:[A-Za-z]:[\\/])?(?:[^\s:]+|[^:\n]+(?=:\d))(?::\d+)?): ", self.message)
         return match[1] if match else None
 
     def __str__(self) -> str:

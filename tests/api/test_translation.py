@@ -184,6 +184,7 @@ def test_a_forked_process_needs_a_model_of_its_own(translator: Translator) -> No
         ({"sample": True}, "does not draw reproducible samples"),
         ({"mbr": 4, "utility": "ter"}, "utility: 'ter' is not one of chrf, bleu"),
         ({"beam": 2}, "beam is no argument of a search"),
+        ({"sample": "no"}, "sample: 'no' is neither True nor False"),
         ({"attention": True, "details": True}, "attention takes a single model on torch"),
         ({"to": "de"}, "de"),
     ],
@@ -207,6 +208,7 @@ def test_wrong_texts_and_models(translator: Translator, on_torch: Translator, tm
     with pytest.raises(mt.InputError) as error:
         mt.load(tmp_path / "none")
     assert error.value.location == str(tmp_path / "none")
+    assert mt.InputError("my file.txt:3: a fault").location == "my file.txt:3"
     assert error.value.hint
     with pytest.raises(mt.InputError, match="no finished run"):
         mt.load(runs=tmp_path)

@@ -127,13 +127,13 @@ def _refuse_unusable_devices(plan: Plan, names: Sequence[str]) -> None:
 
 def pipeline_status(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:
     """Return the table of states, scores and costs."""
-    return status_table(make_plan(load_pipeline(Path(config), overrides), Path(runs)))
+    return status_table(make_plan(load_pipeline(Path(config), several(overrides)), Path(runs)))
 
 
 def slurm_script(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:
     """Return a shell script that submits the steps that are not done as jobs of Slurm."""
     plan, _, pending = _checked(config, overrides, runs)
-    return results.slurm_script(plan, tuple(overrides), Path(runs), pending)
+    return results.slurm_script(plan, tuple(several(overrides)), Path(runs), pending)
 
 
 def _check_search(plan: Plan, step: Step) -> None:

@@ -160,6 +160,8 @@ class SearchRequest:
 def _check(key: str, value: Any, name: Callable[[str], str]) -> None:
     """Check the type and the bounds of one argument."""
     if key == "sample":
+        if value not in (True, False):
+            raise InputError(f"{name(key)}: {value!r:.50} is neither True nor False")
         return
     if key == "utility":
         if value not in UTILITIES:

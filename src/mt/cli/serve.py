@@ -79,7 +79,7 @@ def serve(api_keys: Path | None, suggestions: Path | None, forwarded_allow_ips: 
 
 
 def _check_proxies(proxies: str) -> None:
-    for proxy in (each.strip() for each in proxies.split(",") if each):
+    for proxy in filter(None, map(str.strip, proxies.split(","))):
         try:
             ip_network(proxy if proxy != "*" else "::/0", strict=False)
         except ValueError:

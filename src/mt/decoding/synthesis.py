@@ -81,10 +81,13 @@ def synthesize(
 
 
 def _refuse_changed(digests: dict[Path, str], is_complete: bool) -> None:
+    changed = []
     for path, digest in digests.items():
         with explain_read_errors(path):
-            if sha256(path) != digest or not is_complete:
-                raise InputError(f"{path}: changed while it was read", "run the same command again")
+            changed += [path] * (sha256(path) != digest)
+    if changed or not is_complete:
+        [path, *_] = changed or digests
+        raise InputError(f"{path}: changed while it was read", "run the same command again")
 
 
 def _count_lines(path: Path) -> int:

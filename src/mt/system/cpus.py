@@ -1,6 +1,7 @@
 """The CPU cores and the memory that this process may use."""
 
 import os
+import sys
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
@@ -16,7 +17,8 @@ def usable_cores() -> int:
 
 def usable_memory() -> int:
     """Return the bytes of this machine's memory, or of the container's (`docker --memory`)."""
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    is_known = hasattr(os, "sysconf")  # not on Windows
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if is_known else sys.maxsize
     for name in ("memory.max", "memory/memory.limit_in_bytes"):  # version 2, version 1
         with suppress(OSError, ValueError):  # "max" without a limit
             total = min(total, int((_CGROUP / name).read_text(encoding="utf-8")))

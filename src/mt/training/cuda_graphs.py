@@ -31,7 +31,7 @@ def fill_up(batch: Batch, max_tokens: int, max_positions: int | None = None) -> 
         max_positions: tokens of the longest sentence that the model can read; None: any number.
     """
     longest = max(batch.src_tokens.shape[1], batch.tgt_in.shape[1])
-    length = 1 << (longest - 1).bit_length()
+    length = max(2, 1 << (longest - 1).bit_length())  # a new row has one token and a padded one
     max_sentences = max_tokens // (length // 2 + 1)  # in a batch whose longest has more than half of `length`
     if longest * len(batch.src_tokens) > max_tokens:
         return batch

@@ -68,3 +68,8 @@ def test_proofing_marks_and_comments_do_not_split_a_sentence() -> None:
         '<a:t>text </a:t></a:r><a:r><a:t>and </a:t></a:r><a:r><a:rPr lang="de" b="1"/><a:t>bold</a:t></a:r></a:p>'
     )
     assert scan(slide, PPTX, "").segments[0].texts == ("Some text and ", "bold")
+
+
+def test_a_paragraph_has_its_own_line_behind_an_attribute_further_down() -> None:
+    segments = scan("<p>one\n\n<b title='two'>three</b></p>", HTML, "line").segments
+    assert {segment.texts[0]: segment.place for segment in segments} == {"two": "line:3", "one\n\n": "line:1"}

@@ -141,8 +141,9 @@ class _Scanner:
 
     def _line_at(self, position: int) -> int:
         start, line = self.last_line
-        if position >= start:  # else the last line asked for, which is near enough
-            self.last_line = position, line + self.document.source.count("\n", start, position)
+        if position < start:  # of a paragraph that began before an attribute
+            return line - self.document.source.count("\n", position, start)
+        self.last_line = position, line + self.document.source.count("\n", start, position)
         return self.last_line[1]
 
     def _end_block(self, end: int, next_start: int) -> None:

@@ -36,7 +36,7 @@ def plan_table(plan: Plan, step_states: Mapping[str, State], costs: Mapping[str,
         megabytes = "-" if cost.disk is None else f"{cost.disk / 1e6:,.1f}"
         rows.append([*_identity(plan, name, step_states), seconds, megabytes])
     unknown = sum(cost.seconds is None for cost in costs.values())
-    without = f", without {unknown} steps of unknown length" if unknown else ""
+    without = f", without {unknown} step{'s' * (unknown > 1)} of unknown length" if unknown else ""
     disk = sum(cost.disk or 0 for cost in costs.values()) / 1e6
     total = f"estimated: {duration(makespan(plan, costs, jobs))}, {jobs} at once{without}; {disk:,.0f} MB"
     return "\n".join([table(["step", "command", "state", "needs", "time", "MB"], rows), total])
