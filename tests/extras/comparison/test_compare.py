@@ -366,7 +366,7 @@ def test_several_languages_are_compared_separately(two_languages: Path, tmp_path
         (["runs/a", "short"], "short: 3 translations, but the reference has 12 lines"),
         (["runs/a", "runs/b", "--test-set", "mine"], "mt eval --model runs/a --source mine.en --reference mine.xx"),
         (["runs/a", "runs/b", "--method", "mbr"], "runs/a: its test set was translated by greedy, beam, not by mbr"),
-        (["runs/a", "runs/b", "--to", "it"], "no language in common that is it"),
+        (["runs/a", "runs/b", "--to", "it"], "no direction in common into it"),
         (["runs/a", "runs/b", "--metrics", "bleu,comet"], "--metrics: 'comet' is none of bleu, chrf, ter"),
         (["runs/a", "runs/b", "--source", "ref"], "--source needs --reference"),
         (["runs/a", "runs/b", "--reference", "ref"], "give --source"),

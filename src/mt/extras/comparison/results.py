@@ -36,9 +36,9 @@ def compare(comparison: Comparison, metrics: Sequence[str], samples: int, trials
     """Test each system against the baseline and compare their sentences; an InputError if no metric fits.
 
     Args:
-        metrics: of bleu, chrf and ter, which is left out for languages without spaces.
+        metrics: some of bleu, chrf and ter; ter is left out for languages without spaces.
         samples, trials: as for `paired_tests`.
-        shown: sentences that differ most, so many in each direction.
+        shown: number of sentences shown that differ most, in each direction.
     """
     references, systems = comparison.text.references, comparison.systems
     language = comparison.text.target_lang
@@ -61,7 +61,7 @@ def sentence_differences(text: EvalText, baseline: System, system: System, shown
     """Compare two systems by the chrF of each sentence: unlike BLEU, it works for single sentences.
 
     Returns the public JSON object, with exact scores: the number of wins, ties and losses of the system, and the
-    sentences that differ most, so many in each direction, the largest difference first.
+    `shown` sentences that differ most in each direction, the largest difference first.
     """
     chrf = CHRF()
     sources: Sequence[str | None] = text.sources or [None] * len(text.references)
@@ -82,8 +82,8 @@ def sentence_differences(text: EvalText, baseline: System, system: System, shown
     def gain(sentence: dict[str, Any]) -> float:
         return float(sentence["chrf"] - sentence["chrf_baseline"])
 
-    wins = sorted((each for each in sentences if gain(each) > _EQUAL), key=gain, reverse=True)
-    losses = sorted((each for each in sentences if gain(each) < -_EQUAL), key=gain)
+    wins = sorted((sentence for sentence in sentences if gain(sentence) > _EQUAL), key=gain, reverse=True)
+    losses = sorted((sentence for sentence in sentences if gain(sentence) < -_EQUAL), key=gain)
     counts = {"wins": len(wins), "ties": len(sentences) - len(wins) - len(losses), "losses": len(losses)}
     return {"name": system.name, **counts, "gains_most": wins[:shown], "loses_most": losses[:shown]}
 
@@ -120,14 +120,14 @@ def _scores_table(tests: MetricTests) -> str:
     header = [_NAMES[tests.metric], "score", "95 % interval", "difference", "p (bootstrap)", "p (randomisation)"]
     rows = [
         [
-            one.name,
-            f"{one.score:.1f}",
-            f"{one.low:.1f} to {one.high:.1f}",
-            optional(one.difference, "+.2f"),
-            optional(one.p_bootstrap, ".4f"),
-            optional(one.p_randomisation, ".4f"),
+            system.name,
+            f"{system.score:.1f}",
+            f"{system.low:.1f} to {system.high:.1f}",
+            optional(system.difference, "+.2f"),
+            optional(system.p_bootstrap, ".4f"),
+            optional(system.p_randomisation, ".4f"),
         ]
-        for one in tests.systems
+        for system in tests.systems
     ]
     return "\n".join([table(header, rows), tests.bootstrap_signature, tests.randomisation_signature])
 
@@ -147,9 +147,9 @@ def _verdicts(result: ComparisonResult) -> str:
 
 def _verdict(scores: list[tuple[MetricTests, SystemScore]]) -> str:
     by_kind: dict[str, list[str]] = {}
-    for tests, one in scores:
-        amount = f" ({one.difference:+.2f})" if one.difference else ""
-        by_kind.setdefault(tests.verdict(one), []).append(f"{_NAMES[tests.metric]}{amount}")
+    for tests, score in scores:
+        amount = f" ({score.difference:+.2f})" if score.difference else ""
+        by_kind.setdefault(tests.verdict(score), []).append(f"{_NAMES[tests.metric]}{amount}")
     wording = {
         "better": f"significantly better in {{}} (p < {LEVEL} in both tests)",
         "worse": f"significantly worse in {{}} (p < {LEVEL} in both tests)",
@@ -178,10 +178,10 @@ def _sentence(sentence: dict[str, Any], target_lang: str, names: tuple[str, str]
 def marked_differences(first: str, second: str, target_lang: str, marks: tuple[Mark, Mark]) -> tuple[str, str]:
     """Mark the words that only one of two texts has; in languages without spaces, the characters."""
     space = " " if is_spaced(target_lang) else ""
-    one, other = (text.split() if space else list(text) for text in (first, second))
+    tokens, others = (text.split() if space else list(text) for text in (first, second))
     pieces: tuple[list[str], list[str]] = ([], [])
-    for tag, start, end, other_start, other_end in SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
-        for side, words in enumerate((one[start:end], other[other_start:other_end])):
+    for tag, start, end, other_start, other_end in SequenceMatcher(None, tokens, others, autojunk=False).get_opcodes():
+        for side, words in enumerate((tokens[start:end], others[other_start:other_end])):
             if words:
                 piece = space.join(words)
                 pieces[side].append(piece if tag == "equal" else marks[side](piece))
@@ -200,8 +200,8 @@ def _as_dict(result: ComparisonResult) -> dict[str, Any]:
             "signature_bootstrap": tests.bootstrap_signature,
             "signature_randomisation": tests.randomisation_signature,
             "systems": [
-                {**_rounded(asdict(one), 6), "verdict": None if one.difference is None else tests.verdict(one)}
-                for one in tests.systems
+                {**_rounded(asdict(score), 6), "verdict": None if score.difference is None else tests.verdict(score)}
+                for score in tests.systems
             ],
         }
         for tests in result.tests
@@ -213,7 +213,7 @@ def _as_dict(result: ComparisonResult) -> dict[str, Any]:
         "baseline": result.comparison.systems[0].name,
         "metrics": metrics,
         "sentence_chrf": [
-            {**system, **{key: [_rounded(one, 4) for one in system[key]] for key in ("gains_most", "loses_most")}}
+            {**system, **{key: [_rounded(row, 4) for row in system[key]] for key in ("gains_most", "loses_most")}}
             for system in result.differences
         ],
     }

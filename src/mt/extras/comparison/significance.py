@@ -18,7 +18,7 @@ from sacrebleu.significance import estimate_ci
 from mt.metrics.scores import corpus_statistics, interval, random_generator, random_seed, resampled
 
 LEVEL = 0.05
-_TRIALS_AT_ONCE = 32  # of a multiple of 32, numpy draws the same bits as of all at once
+_TRIALS_AT_ONCE = 32  # with a multiple of 32, numpy draws the same bits as for all trials at once
 
 Array = NDArray[Any]
 
@@ -39,7 +39,7 @@ class SystemScore:
     score: float  # of the whole test set
     low: float  # of the 95 % interval of bootstrap resampling
     high: float
-    difference: float | None = None  # None for the baseline itself, as are the two p-values
+    difference: float | None = None  # None for the baseline itself, like the two p-values
     p_bootstrap: float | None = None
     p_randomisation: float | None = None
 
@@ -70,28 +70,28 @@ def paired_tests(
 ) -> list[MetricTests]:
     """Test every system against the first in each metric.
 
-    Numbers are sacreBLEU's, except for the p of equal systems, which is 1, and the least p of randomisation. The seed
-    is its own, 12345 unless SACREBLEU_SEED is set; signatures name it.
+    Numbers are sacreBLEU's, except for the p of equal systems, which is 1, and the least p of randomisation. So is the
+    seed: 12345 unless SACREBLEU_SEED is set; signatures name it.
 
     Args:
         systems, references: the translations, the baseline's first, and a reference for each sentence.
-        metrics: bleu, chrf and ter, or some of them.
-        samples, trials: of bootstrap resampling and of approximate randomisation.
+        metrics: by name: bleu, chrf and ter, or some of them.
+        samples, trials: numbers of bootstrap samples and of trials of approximate randomisation.
     """
     tests = []
     for name, metric in metrics.items():
-        most, rows = math.inf if name == "ter" else 100.0, list[SystemScore]()
+        highest, rows = math.inf if name == "ter" else 100.0, list[SystemScore]()
         # sacreBLEU's own tests would hold the statistics of all samples at once.
         statistics = [np.array(corpus_statistics(metric, system.hypotheses, references)) for system in systems]
-        scores = [_score(metric, own.sum(0)) for own in statistics]
-        drawn = [np.array([each.score for each in resampled(metric, own, samples)]) for own in statistics]
-        for system, score, own, own_drawn in zip(systems, scores, statistics, drawn, strict=True):
-            mean, radius = map(float, estimate_ci(own_drawn))
-            row = SystemScore(system.name, score, *interval(score, mean, radius, most))
+        scores = [_score(metric, stats.sum(0)) for stats in statistics]
+        drawn = [np.array([sample.score for sample in resampled(metric, stats, samples)]) for stats in statistics]
+        for system, score, stats, sampled in zip(systems, scores, statistics, drawn, strict=True):
+            mean, radius = map(float, estimate_ci(sampled))
+            row = SystemScore(system.name, score, *interval(score, mean, radius, highest))
             if rows:
                 difference = score - scores[0]
-                first = _bootstrap_p(own_drawn - drawn[0], abs(difference)) if difference else 1.0
-                second = _randomisation_p(metric, statistics[0], own, abs(difference), trials) if difference else 1.0
+                first = _bootstrap_p(sampled - drawn[0], abs(difference)) if difference else 1.0
+                second = _randomisation_p(metric, statistics[0], stats, abs(difference), trials) if difference else 1.0
                 row = replace(row, difference=difference, p_bootstrap=first, p_randomisation=second)
             rows.append(row)
         tests.append(MetricTests(name, _signature(metric, "bs", samples), _signature(metric, "ar", trials), rows))

@@ -41,7 +41,7 @@ def stored_translations(
         paths: run folders and files of translations, the baseline first.
         runs: the folder that holds the run folders.
         test_set, method: the name of its files, and the search method; by default beam if all have it.
-        chosen: compare from this source or in this target language only.
+        chosen: source and target language to compare; None: all.
 
     Raises:
         InputError: a run has no such translations, or those of another text.
@@ -87,7 +87,7 @@ def new_translations(
         paths, runs: as for `stored_translations`; paths may be model folders, too.
         source, reference: the text, not needed for files alone, and its translation, aligned by line.
         method: greedy or beam (default).
-        chosen: the languages of the text; the source's is needed only where a tag of the models names it.
+        chosen: source and target language of the text; the source is needed only for models with a tag for it.
         choice: the engine.
 
     Raises:
@@ -122,7 +122,7 @@ def new_translations(
 
 
 def _refuse_options(options: dict[str, object]) -> None:
-    """Refuse options of translating, where there are only files."""
+    """Refuse options of the translator, as there are only files to compare."""
     unset = vars(EngineChoice())
     for name in sorted(name for name, value in options.items() if value != unset.get(name)):
         raise InputError(f"--{name.replace('_', '-')}: nothing is translated here", "leave it out, or compare models")
@@ -153,7 +153,7 @@ def _check(text: EvalText, systems: Iterable[System], tokenize: str) -> None:
 class _StoredTestSet:
     """The translations of a test set that `mt eval` or a training stored in a run folder.
 
-    `texts`, by direction, are still without sentences.
+    `texts`, by direction, have languages but no sentences; `text` reads these.
     """
 
     def __init__(self, path: Path, runs: Path, test_set: str) -> None:
@@ -208,33 +208,33 @@ def _not_scored(path: Path, file: Path, test_set: str, data: DataConfig) -> Inpu
 
 
 def _common_method(stored: Sequence[_StoredTestSet], method: str | None) -> str:
-    common = [each for each in stored[0].methods if all(each in one.methods for one in stored)]
+    common = [name for name in stored[0].methods if all(name in run.methods for run in stored)]
     if not common or method not in (None, *common):
         wanted = f", not by {method}" if method else ""
-        others = [one for one in stored if method not in one.methods]
-        reasons = (f"{one.path}: its test set was translated by {', '.join(one.methods)}{wanted}" for one in others)
+        others = [run for run in stored if method not in run.methods]
+        reasons = (f"{run.path}: its test set was translated by {', '.join(run.methods)}{wanted}" for run in others)
         hint = "choose another --method, or --test-set changed.test for what `mt eval` made with other settings"
         raise InputError("; ".join(reasons), hint if method else "translate with `mt eval` by the same method")
     return method or ("beam" if "beam" in common else common[0])
 
 
 def _common_languages(stored: Sequence[_StoredTestSet], source_lang: str | None, to: str | None) -> list[str]:
-    """Return the names of the directions that all have, those from and into some languages."""
+    """Return the names of the directions that all have in common, from `source_lang` and into `to` if given."""
     texts, data = stored[0].texts, stored[0].config.data
     if source_lang is not None:
         source_lang = data.own_source(chosen_language(data.source_lang, source_lang, "source"))
-    single = all(len(one.texts) == 1 for one in stored)  # whose codes may differ
+    single = all(len(run.texts) == 1 for run in stored)  # direction in each run; its codes may differ
     common = [
         name
         for name, text in texts.items()
-        if (single or all(name in one.texts for one in stored))
+        if (single or all(name in run.texts for run in stored))
         and source_lang in (None, text.source_lang)
         and to in (None, text.target_lang)
     ]
     if not common:
-        tested = "; ".join(f"{one.path} was tested on {', '.join(one.texts)}" for one in stored)
-        wanted = "".join(f" {word} {code}" for word, code in (("from", source_lang), ("that is", to)) if code)
-        raise InputError(f"no language in common{wanted}: {tested}")
+        tested = "; ".join(f"{run.path} was tested on {', '.join(run.texts)}" for run in stored)
+        wanted = "".join(f" {word} {code}" for word, code in (("from", source_lang), ("into", to)) if code)
+        raise InputError(f"no direction in common{wanted}: {tested}")
     return common
 
 

@@ -1,7 +1,7 @@
 """The verdict on a corpus in words, and the most valuable things to do about it, each as a command.
 
-The harm of a finding is the share of pairs that have it times the weight of its rule; an action is worth the harm that
-it undoes. The weights and limits are this project's own, except that copied sentences are by far the worst
+The harm of a finding is the share of pairs that have it times the weight of its rule; the value of an action is the
+harm that it removes. The weights and limits are this project's own, except that copied sentences are by far the worst
 (Khayrallah and Koehn 2018).
 """
 
@@ -45,7 +45,7 @@ _MIN_VALUE, _MAX_ACTIONS = 0.0005, 3
 
 
 class Action(NamedTuple):
-    """A thing to do: in words, as a command, with its gain and the harm that it undoes."""
+    """A thing to do: in words, as a command, with its gain in words and the harm that it removes."""
 
     title: str
     command: str
@@ -54,7 +54,7 @@ class Action(NamedTuple):
 
 
 class CorpusVerdict(NamedTuple):
-    """The meaning of all findings; its kind is good, warning or error, and the most valuable action is the first."""
+    """The meaning of all findings; `kind` is good, warning or error, and the most valuable action comes first."""
 
     kind: str
     words: str
@@ -63,7 +63,7 @@ class CorpusVerdict(NamedTuple):
 
 
 def judge(report: CorpusReport, config: str = "CONFIG") -> CorpusVerdict:
-    """Judge a corpus; `config` is the configuration's path as a shell reads it, with other options behind it."""
+    """Judge a corpus; `config` is the configuration's path, quoted for a shell, and any further options."""
     total = sum(harm(report, finding) for finding in report.findings)
     actions = sorted(_actions(report, config), key=lambda action: -action.value)
     actions = [action for action in actions if action.value > _MIN_VALUE][:_MAX_ACTIONS]
@@ -86,7 +86,7 @@ def ranked(report: CorpusReport) -> list[Finding]:
 
 
 def harm(report: CorpusReport, finding: Finding, splits: Sequence[str] = SPLITS) -> float:
-    """Return the harm of a finding; training pairs that training drops by itself do none."""
+    """Return the harm of a finding; training pairs that training itself drops cause none."""
     rule, sizes, total = finding.rule, report.pairs, 0.0
     for split in splits:
         # A leak spoils a score by its share of the pairs that are scored.
@@ -159,11 +159,11 @@ def _cleanings(report: CorpusReport, config: str) -> Iterator[Action]:
 
 
 def _correction(report: CorpusReport, finding: Finding, config: str) -> Action:
-    """Return the way to do away with an error that cleaning leaves."""
+    """Return the action that corrects an error which cleaning leaves."""
     rule, example = finding.rule, finding.first or Example("train", ())
     where = example.note or "; ".join(f"{place.file}:{place.line}: {place.text}" for place in example.locations)
     command, gain = f"mt data check {config}", f"{where}. {rule.advice} Then check again"
-    for bitext in [one.bitext for one in report.statistics if rule.name == "line-counts"]:
+    for bitext in [stats.bitext for stats in report.statistics if rule.name == "line-counts"]:
         try:
             pairs = line_texts(bitext.source, bitext.data)
         except InputError:  # another finding reports it
@@ -184,15 +184,15 @@ def _correction(report: CorpusReport, finding: Finding, config: str) -> Action:
 
 
 def _first_faults(report: CorpusReport, rules: frozenset[str]) -> dict[str, int]:
-    """Return the training pairs by the first of the rules that they break."""
-    counts, left = dict[str, int](), report.masks
+    """Count the training pairs by the first of the rules that they break."""
+    counts, masks = dict[str, int](), report.masks
     for rule in [rule for rule in PAIR_RULES if rule.name in rules]:
-        broken = (left & np.uint64(BIT[rule.name])) != 0
-        counts[rule.name], left = int(np.count_nonzero(broken)), left[~broken]
+        broken = (masks & np.uint64(BIT[rule.name])) != 0
+        counts[rule.name], masks = int(np.count_nonzero(broken)), masks[~broken]
     return counts
 
 
 def _listed(counts: Mapping[str, int], noun: str) -> str:
-    found = sorted(((count, name) for name, count in counts.items() if count), reverse=True)
-    total = sum(count for count, _ in found)
-    return f"{total:,} {noun}{'' if total == 1 else 's'} ({', '.join(f'{name} {count:,}' for count, name in found)})"
+    ranked = sorted(((count, name) for name, count in counts.items() if count), reverse=True)
+    total = sum(count for count, _ in ranked)
+    return f"{total:,} {noun}{'' if total == 1 else 's'} ({', '.join(f'{name} {count:,}' for count, name in ranked)})"

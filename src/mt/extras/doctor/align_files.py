@@ -1,4 +1,4 @@
-"""Alignment of two text files: their sentences, their lines where the numbers of them differ, or their words."""
+"""Alignment of two text files by sentences, by words, or by lines if their numbers of lines differ."""
 
 import re
 from array import array
@@ -22,7 +22,7 @@ from mt.text.words import WORD
 _SPACED = re.compile(r"\S+")
 _MAX_LINES = 300_000  # of a side
 _MAX_CELLS = 250_000_000  # 5 bytes each
-_IN_STEP, _MARGIN = 2000, 20  # lines aligned with those after them for their words, and those that may change
+_IN_STEP, _MARGIN = 2000, 20  # lines before two texts part: to learn a lexicon from; that may be linked differently
 
 
 def align_files(source: Path, target: Path, output: Path, min_score: float | None) -> str:
@@ -68,7 +68,7 @@ def parting_line(source: LineText, target: LineText) -> int:
 
 
 def line_links(source: LineText, target: LineText) -> tuple[Link, ...]:
-    """Align the lines of two texts from shortly before the line where they part; all of them are in a link.
+    """Link all lines of two texts of different length, from shortly before they go out of step.
 
     A line without a partner has a link with an empty range; texts of the same length have no links. Raises InputError
     if there are too many lines to be aligned.
@@ -102,12 +102,12 @@ def _ignored(fault: TextIssue) -> None:
 
 
 class _Units:
-    """The words and marks of one side's lines, and the words between spaces that they belong to.
+    """The words and marks of one side's lines, and the space-separated words that they belong to.
 
     Attributes:
         ids: of the words and marks, one line after another.
         starts: where each line begins.
-        places: of each, the word between spaces; -1 for a mark at a word, which says nothing about that word.
+        places: number of the space-separated word of each; -1 for punctuation attached to a word, as it is not linked.
     """
 
     def __init__(self) -> None:
@@ -117,10 +117,10 @@ class _Units:
     def add(self, line: str) -> None:
         """Append a line."""
         vocab = self._vocab
-        for number, found in enumerate(_SPACED.finditer(line)):
-            units = WORD.findall(found[0].lower())
+        for number, word in enumerate(_SPACED.findall(line)):
+            units = WORD.findall(word.lower())
             self.ids.extend([vocab.setdefault(unit, len(vocab)) for unit in units])
-            is_mark = not any(map(str.isalnum, found[0]))
+            is_mark = not any(map(str.isalnum, word))
             self.places.extend([number if is_mark or unit[0].isalnum() else -1 for unit in units])
         self.starts.append(len(self.ids))
 
@@ -136,8 +136,8 @@ class _Units:
 def write_word_links(source: Path, target: Path, output: Path) -> str:
     """Write a line of links for each pair of lines, and return a summary.
 
-    Words are what white space separates, counted from 0, the source's first. Raises InputError if a file is missing
-    or not UTF-8, they differ in their numbers of lines, or there is no word in them.
+    A link is SOURCE-TARGET, the numbers from 0 of two words between white space. Raises InputError if a file is
+    missing or not UTF-8, their numbers of lines differ, or there is no word in them.
     """
     first, second = _Units(), _Units()
     for src_line, tgt_line in read_parallel(source, target):
@@ -149,7 +149,7 @@ def write_word_links(source: Path, target: Path, output: Path) -> str:
     with atomic.new_file(output) as write:
         aligned = align_words(first.words(), second.words())
         for links, src, tgt in zip(aligned, first.lines(), second.lines(), strict=True):
-            found = sorted({(src[s], tgt[t]) for s, t in links if min(src[s], tgt[t]) >= 0})
-            write(" ".join(f"{s}-{t}" for s, t in found).encode() + b"\n")
-            lines, linked, n_words = lines + 1, linked + len({t for _, t in found}), n_words + len({*tgt} - {-1})
+            pairs = sorted({(src[s], tgt[t]) for s, t in links if min(src[s], tgt[t]) >= 0})
+            write(" ".join(f"{s}-{t}" for s, t in pairs).encode() + b"\n")
+            lines, linked, n_words = lines + 1, linked + len({t for _, t in pairs}), n_words + len({*tgt} - {-1})
     return f"{lines:,} pairs of lines, {linked / max(1, n_words):.0%} of the target words linked"

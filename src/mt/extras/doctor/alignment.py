@@ -17,15 +17,15 @@ from mt.data.lexicon import Lexicon, Side, learn_lexicon
 from mt.data.token_store import Array, ranges, row_sums
 from mt.extras.doctor.pair_evidence import log_density_ratio
 
-# Source and target lines of a step, and the logarithm of its prior to that of one to one: near Gale and Church's table
-# 5 for lines left out, and rarer merges, chosen on validation text.
+# Source and target lines of a step, and the log ratio of its prior to that of one to one: for lines left out near Gale
+# and Church's table 5, for merges lower, chosen on validation text.
 MOVES = ((1, 1, 0.0), (1, 0, -4.0), (0, 1, -4.0), (2, 1, -4.0), (1, 2, -4.0))
-_ONE, _INSERTED = 0, 2
+_ONE, _INSERTED = 0, 2  # of MOVES
 _FIRST_BAND, _NEXT_BAND = 300, 60
 _PASSES = 3  # with a lexicon
-_BOUND = 4.0  # nats that a single step can give
+_BOUND = 4.0  # largest evidence of a step, in nats
 _DEVIATION = 0.3  # of the logarithm of a length ratio, before it is learned
-_UNRELATED = 23  # lines so far apart are no translations
+_UNRELATED = 23  # lines this far apart are no translations
 _MIN_KNOWN = 100  # steps from which densities are learned
 _WINDOW = 1000  # lines that show whether two texts are in step
 
@@ -42,7 +42,7 @@ class Link:
     score: float
 
     def moved(self, lines: int) -> "Link":
-        """Return the link of lines so much further on."""
+        """Return the link with both ranges that many lines further on."""
         (a, b), (c, d) = self.source, self.target
         return Link((a + lines, b + lines), (c + lines, d + lines), self.score)
 
@@ -93,7 +93,7 @@ def _diagonal(links: list[Link]) -> tuple[Array, Array]:
 
 
 def with_gaps(links: list[Link], n_source: int, n_target: int) -> Iterator[Link]:
-    """Yield the links and, of an empty range on the other side, each line that is in none, in order."""
+    """Yield the links in order and, linked to an empty range, each line that is in none of them."""
     end, i, j = Link((n_source, n_source), (n_target, n_target), 0.0), 0, 0
     for link in (*links, end):
         yield from (Link((line, line + 1), (j, j), -math.inf) for line in range(i, link.source[0]))
@@ -105,7 +105,7 @@ def with_gaps(links: list[Link], n_source: int, n_target: int) -> Iterator[Link]
 
 
 def table_cells(n_source: int, n_target: int) -> int:
-    """Return the size of the table that texts of so many lines need in memory."""
+    """Return the number of cells in the alignment table of two texts."""
     return (n_source + 1) * (2 * _first_band(n_source, n_target) + 1)
 
 
@@ -123,7 +123,7 @@ def _first_evidence(gains: Array, deviations: Array) -> Array:
 
 
 class _Aligner:
-    """Scores steps with a lexicon, and finds the best sequence of them; known pairs of lines (P, 2) teach evidence."""
+    """Search for the best sequence of steps, scored by a lexicon and by the evidence that known pairs (P, 2) teach."""
 
     def __init__(self, source: Side, target: Side, lexicon: Lexicon, known: Array | None = None) -> None:
         self.source, self.target = source, target
@@ -134,7 +134,7 @@ class _Aligner:
         self._evidence = _first_evidence if known is None else self._learned_evidence(known)
 
     def _learned_evidence(self, known: Array) -> Evidence:
-        """Return the evidence as the known pairs of lines (P, 2), and pairs of lines far apart, have it."""
+        """Return the evidence that known pairs of lines (P, 2) teach, in contrast to pairs of lines far apart."""
         far = np.stack([known[:, 0], np.roll(known[:, 1], _UNRELATED)], axis=1)
         right, unrelated = (self._features(pairs) for pairs in (known, far))
         of_gain, of_deviation = map(log_density_ratio, right, unrelated)
@@ -152,7 +152,7 @@ class _Aligner:
         return ratios
 
     def _line_gains(self, first: int, last: int, low: int, high: int) -> Array:
-        """Return what words of target lines `low` to `high` gain as translations of source lines `first` to `last`."""
+        """Return the gains of target lines `low` to `high` as translations of source lines `first` to `last`."""
         words = self.source.ids[self.source.starts[first] : self.source.starts[last]]
         sizes = self._first[words + 1] - self._first[words]
         entries = ranges(self._first[words], sizes)
@@ -164,15 +164,15 @@ class _Aligner:
         return gains
 
     def best(self, centre: Array, band: int) -> tuple[list[Link], Array]:
-        """Return the best links, and for each number of source lines that of the target lines before it (N + 1,).
+        """Return the best links, and their path: the target lines before each number of source lines (N + 1,).
 
         Args:
-            centre: that number as an earlier alignment has it; at most `band` from it is tried.
+            centre: the path of an earlier alignment; at most `band` target lines from it are tried.
         """
         n_target = len(self.target.counts)
-        pad = 2  # so that two lines before the first are impossible, not the last
+        pad = 2  # -inf before the first target line, for steps that would begin there
         rows = np.full((3, n_target + 1 + pad), -np.inf)  # of the last source lines, by target lines so far
-        reach = zip(centre, [*centre[1:], n_target], strict=True)  # of a line, those left out before the next one, too
+        reach = zip(centre, [*centre[1:], n_target], strict=True)  # up to the next line, past target lines left out
         bounds = [(max(0, int(first) - band), min(n_target, int(last) + band)) for first, last in reach]
         cells = np.concatenate([[0], np.cumsum([high - low + 1 for low, high in bounds])])
         origins, scores = np.zeros(cells[-1], np.int8), np.zeros(cells[-1], np.float32)
@@ -200,7 +200,7 @@ class _Aligner:
         return self._traced(origins, scores, cells[:-1] - [low for low, _ in bounds])
 
     def _step_evidence(self, i: int, low: int, high: int) -> Array:
-        """Return the evidence of each move that ends behind source line i - 1 and target lines `low` to `high` - 1."""
+        """Return the evidence of each move that ends after `i` source lines and `low` to `high` target lines."""
         evidence = np.zeros((len(MOVES), high - low + 1))
         start = max(0, low - 2)
         counts, characters = self.target.counts[start:high], self.target.characters[start:high]

@@ -26,10 +26,12 @@ MIN_SCORE = -3.0  # of linked lines that are a pair
 
 
 class RawPair(NamedTuple):
-    """A pair as written; `error` says why it is not UTF-8, or is empty.
+    """A pair as written.
 
-    A repaired pair has the names of its repairs, and both sides as they were. `files` names its texts where the source
-    has several pairs of them.
+    Attributes:
+        error: why it is not UTF-8, or empty.
+        repairs, before: names of its repairs, and both sides before the first.
+        files: names of its texts, if its source has several pairs of texts.
     """
 
     line: int
@@ -58,8 +60,8 @@ class Bitext:
     Attributes:
         number: of the source in the split, from 1.
         repair: its pairs are read repaired.
-        links: of the lines of two texts of different length, read so; lines before the first are in step.
-        swapped: pairs (first, end) that are read with their sides exchanged.
+        links: links that pair the lines of two texts of different length; lines before the first link are in step.
+        swapped: ranges (first, end) of pairs whose sides are swapped while reading.
         blocks: of pairs that are out of step; those with a shift are read with the translations that belong to them.
         segment: pairs in memory together to find such blocks.
     """
@@ -95,12 +97,12 @@ class Bitext:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return the settings of the source that hold for its pairs in other files, too."""
+        """Return the settings of the source that still hold when its pairs are written to other files."""
         kept = {"source_lang", "target_lang", "weight", "synthetic"}
         return self.source.model_dump(include=kept, exclude_defaults=True)
 
     def inputs(self) -> list[Path]:
-        """Return the files that it is read from, so far as a configuration names them."""
+        """Return the files that it is read from, as far as the configuration names them."""
         if isinstance(self.source, PairFiles | TableFile):
             return list(map(Path, self.files))
         if not isinstance(self.source, TextFolder):  # a name is no path
@@ -111,24 +113,23 @@ class Bitext:
             return []
 
     def unpaired(self) -> list[int]:
-        """Return the numbers of the pairs that are no translations, or not certainly, even as they are read."""
+        """Return the indices of the pairs that are not certainly translations, even after repair."""
         before = self.links[0].source[0] if self.links else 0
         linked = {number for number, link in enumerate(self.links, before) if link.score < MIN_SCORE}
         return sorted(linked | unpaired_lines(self.blocks))
 
 
 def bitexts_of(data: DataConfig, repair: bool = False) -> list[Bitext]:
-    """Return all sources of a configuration, those of the training text to be repaired or not.
+    """Return all sources of a configuration; those of the training text are read repaired on request.
 
-    The training text, which held-out text must not be in, is the last. A split taken from it has none. Raises
-    InputError for a pipe.
+    The training text comes last, after the held-out text that must not occur in it. A split taken from the training
+    text has no source. Raises InputError for a pipe.
     """
-    sources = ((split, getattr(data, split)) for split in reversed(SPLITS))
-    own = ((split, each) for split, each in sources if isinstance(each, tuple))
     bitexts = [
         Bitext(split, number, source, data, repair and split == "train")
-        for split, each in own
-        for number, source in enumerate(each, 1)
+        for split in reversed(SPLITS)
+        if isinstance(sources := getattr(data, split), tuple)
+        for number, source in enumerate(sources, 1)
     ]
     for name in chain.from_iterable(bitext.files for bitext in bitexts):
         refuse_pipe(Path(name))
@@ -136,7 +137,7 @@ def bitexts_of(data: DataConfig, repair: bool = False) -> list[Bitext]:
 
 
 def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[RawPair]:
-    """Yield all readable pairs, and add the faults to `findings`."""
+    """Yield all readable pairs, and add faults to `findings`."""
     errors: list[str] = []
     scripts = [scripts_of(code, ()) for code in bitext.languages] if bitext.repair else []
 
@@ -171,7 +172,7 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
 
 
 def _numbered_pairs(bitext: Bitext, report: IssueHandler) -> Iterator[tuple[tuple[str, ...], int, str, str]]:
-    """Yield the names of the texts, if there are several, the line and both sides of each pair."""
+    """Yield the names of the two texts, if there are several such pairs, the line and both sides of each pair."""
     texts = line_texts(bitext.source, bitext.data)
     for numbered in () if texts else read_numbered(bitext.source, bitext.data, report):
         yield (), *numbered
@@ -182,7 +183,7 @@ def _numbered_pairs(bitext: Bitext, report: IssueHandler) -> Iterator[tuple[tupl
 
 
 def _aligned_lines(bitext: Bitext) -> Iterator[RawPair]:
-    """Yield the pairs of two texts of different length as they are linked; lines without a partner have none."""
+    """Yield the pairs of two texts of different length by their links; a line without a partner has an empty one."""
     [pair] = line_texts(bitext.source, bitext.data)
     first, second = map(_lines_with_faults, pair)
     n_before = bitext.links[0].source[0]
@@ -209,7 +210,7 @@ def _lines_with_faults(text: LineText) -> Iterator[tuple[str, str]]:
 
 
 def _swapped_back(pairs: Iterator[RawPair], blocks: Sequence[tuple[int, int]]) -> Iterator[RawPair]:
-    """Yield the pairs, those of the blocks, which are in order and do not overlap, with their sides exchanged."""
+    """Yield the pairs, those in blocks with their sides swapped; the blocks are in order and do not overlap."""
     bounds = list(chain.from_iterable(blocks))
     for index, raw in enumerate(pairs):
         is_swapped = bisect_right(bounds, index) % 2 == 1
@@ -217,15 +218,15 @@ def _swapped_back(pairs: Iterator[RawPair], blocks: Sequence[tuple[int, int]]) -
 
 
 def realigned(pairs: Iterator[RawPair], blocks: Sequence[Block], size: int = SEGMENT) -> Iterator[RawPair]:
-    """Yield the pairs, those of a block that belongs elsewhere with the targets there; segments have `size` pairs."""
+    """Yield the pairs, those of a block with a shift with the targets found there; segments have `size` pairs."""
     unsure = {line for block in blocks for line in block.unsure}
     start = 0
     while segment := list(islice(pairs, size)):
-        own = (block for block in blocks if start <= block.start < start + size)
-        moved = {n: n + block.shift for block in own if block.shift for n in range(block.start, block.end)}
+        inside = (block for block in blocks if start <= block.start < start + size)
+        moved = {n: n + block.shift for block in inside if block.shift for n in range(block.start, block.end)}
         for number, here in enumerate(segment, start):
             there = moved.get(number, number) - start
-            other = segment[there] if 0 <= there < len(segment) else here  # else its translation is cut off
+            other = segment[there] if 0 <= there < len(segment) else here  # its translation was cut off
             stays = other is here or number in unsure or here.error or other.error
             yield here if stays else here.changed(here.source, other.target, "alignment")
         start += len(segment)
@@ -239,7 +240,7 @@ def _repaired(raw: RawPair, scripts: Sequence[frozenset[str]]) -> RawPair:
 
 
 def check_bytes(bitext: Bitext, findings: Findings) -> None:
-    """Add byte order marks and CR LF of files of lines; unreadable ones are left to `read_bitext`."""
+    """Add byte order marks and CR LF in files of lines to `findings`; `read_bitext` adds unreadable files."""
     source = bitext.source
     is_table = isinstance(source, TableFile) and source.kind in (".tsv", ".csv", ".jsonl")
     for path in dict.fromkeys(bitext.inputs()) if is_table or isinstance(source, PairFiles) else ():

@@ -28,17 +28,17 @@ from mt.extras.doctor.statistics import BitextStatistics
 from mt.system.workers import in_order
 
 MAX_COLUMNS, BINS = 480, 40
-# The range of each value that the bins cover (evidence in nats); what is beyond counts for the first or last bin.
+# The range that the bins of each value cover (evidence in nats); the first and the last bin hold what is beyond.
 _RANGES = {"evidence": (-12.0, 12.0), "length ratio": (-log(4), log(4))}
 
-_PARTS = 4  # of a text, for each process
+_PARTS = 4  # of a text, for each process, at most
 
 
 @dataclass
 class PositionMap:
-    """Counts of a training text's pairs by position and value, (B, C) for each, and its blocks out of step.
+    """Counts of a training text's pairs by position and value, (B, C) for each kind of value; its blocks out of step.
 
-    It takes memory of a fixed size.
+    The counts take memory of a fixed size.
     """
 
     pairs: int
@@ -50,7 +50,7 @@ class PositionMap:
         return min(MAX_COLUMNS, self.pairs)
 
     def add(self, start: int, evidence: Array, log_ratio: Array) -> None:
-        """Count the pairs from `start` on by their values, both (N,)."""
+        """Count N pairs from `start` on by their evidence and log ratio of lengths, both (N,)."""
         for (name, limits), values in zip(_RANGES.items(), (evidence, log_ratio), strict=True):
             self.counts[name] = self.counts.get(name, 0) + self.density(start, values, *limits)
 
@@ -70,7 +70,7 @@ class PositionMap:
 
 
 def with_blocks(bitext: Bitext) -> Bitext:
-    """Return a bitext as it is to be repaired: lines aligned if their numbers differ, sides exchanged, and in step."""
+    """Return a bitext with its repairs of whole lines: their links if their numbers differ, swaps, and shifts."""
     texts = line_texts(bitext.source, bitext.data)
     if len(texts) == 1:
         bitext = replace(bitext, links=line_links(*texts[0]))
@@ -86,23 +86,23 @@ def check_blocks(
     statistics: Sequence[BitextStatistics], findings: Findings
 ) -> tuple[NDArray[np.uint64], list[PositionMap]]:
     """Add examples of blocks of wrong lines; return rule bits of all pairs (N,), and maps of the training texts."""
-    workers = workers_for(sum(one.pairs for one in statistics))
+    workers = workers_for(sum(stats.pairs for stats in statistics))
     searches, n_parts = list[Callable[[], Any]](), list[int]()
-    for one in statistics:
-        parts = _parts(one.pairs, one.bitext.segment, _PARTS * workers)
-        searches.append(partial(_search_languages, one.bitext))
-        searches += [partial(_search_alignment, one.bitext, one.pairs, *part) for part in parts]
+    for stats in statistics:
+        parts = _parts(stats.pairs, stats.bitext.segment, _PARTS * workers)
+        searches.append(partial(_search_languages, stats.bitext))
+        searches += [partial(_search_alignment, stats.bitext, stats.pairs, *part) for part in parts]
         n_parts.append(len(parts))
     results = (result for _, result in in_order(operator.call, searches, workers))
     masks, maps = [np.zeros(0, np.uint64)], list[PositionMap]()
-    for one, number in zip(statistics, n_parts, strict=True):
-        foreign, positions = next(results), PositionMap(one.pairs)
+    for stats, number in zip(statistics, n_parts, strict=True):
+        foreign, positions = next(results), PositionMap(stats.pairs)
         for part in islice(results, number):
             positions.merge(part)
-        masks.append(np.zeros(one.pairs, np.uint64))
-        _add_languages(one.bitext, foreign, masks[-1], findings)
-        _add_alignment(one.bitext, foreign, positions, masks[-1], findings)
-        if one.bitext.split == "train":
+        masks.append(np.zeros(stats.pairs, np.uint64))
+        _add_languages(stats.bitext, foreign, masks[-1], findings)
+        _add_alignment(stats.bitext, foreign, positions, masks[-1], findings)
+        if stats.bitext.split == "train":
             maps.append(positions)
     return np.concatenate(masks), maps
 
@@ -163,7 +163,7 @@ def _add_alignment(
     ]
     for block in positions.blocks:
         mask[block.start : block.end] |= bit
-        if not (block.swapped and block.shift and block.shift < 0):  # it was named with the other one
+        if not (block.swapped and block.shift and block.shift < 0):  # described with the block it is swapped with
             findings.show("misaligned", Example(bitext.split, (), block.described(*bitext.files)))
     unpaired = replace(bitext, blocks=tuple(positions.blocks)).unpaired()
     if bitext.split == "train":
@@ -172,9 +172,9 @@ def _add_alignment(
 
 
 def _swapped_fix(bitext: Bitext) -> str:
-    source = bitext.source
+    source, remedy = bitext.source, ""
     if isinstance(source, PairFiles):
-        own = f"write {{source: {source.target}, target: {source.source}}}, or "
-    else:
-        own = "exchange source_column and target_column, or " if isinstance(source, TableFile) else ""
-    return f"; {own}exchange data.source_lang and data.target_lang"
+        remedy = f"write {{source: {source.target}, target: {source.source}}}, or "
+    elif isinstance(source, TableFile):
+        remedy = "exchange source_column and target_column, or "
+    return f"; {remedy}exchange data.source_lang and data.target_lang"

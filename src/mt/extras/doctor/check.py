@@ -29,9 +29,9 @@ class Finding:
     """A broken rule."""
 
     rule: FindingRule
-    counts: dict[str, int]  # pairs by split; of a text rule lines or files
+    counts: dict[str, int]  # pairs by split; for a text rule, lines or files
     checked: dict[str, int]  # pairs by split
-    repairable: int  # pairs that a repair would do away with
+    repairable: int  # training pairs that a repair would fix
     examples: list[Example]
     first: Example | None = None  # even if no examples are wanted
 
@@ -51,12 +51,12 @@ class CorpusReport:
     @property
     def pairs(self) -> dict[str, int]:
         """Return the number of pairs of each split."""
-        return {split: sum(one.pairs for one in self.statistics if one.bitext.split == split) for split in SPLITS}
+        return {split: sum(stats.pairs for stats in self.statistics if stats.bitext.split == split) for split in SPLITS}
 
     @property
     def training(self) -> list[BitextStatistics]:
         """Return the statistics of each training text."""
-        return [one for one in self.statistics if one.bitext.split == "train"]
+        return [stats for stats in self.statistics if stats.bitext.split == "train"]
 
     @property
     def refused(self) -> bool:
@@ -77,12 +77,12 @@ def check_corpus(
 
     Args:
         runs: folder of the runs; one of the same name may have a tokenizer.
-        max_examples: to show of each finding.
-        dropped_for: rules that drop a pair, so that a later one equal to it may stay.
+        max_examples: examples shown of each finding.
+        dropped_for: rules by which cleaning drops pairs; repetitions are looked for among the others.
         repair: check the training text as it is after its repair.
-        scores: of the training pairs; they decide which of near duplicates, and of several sources of one target, does
-            not break a rule.
-        max_per_template: pairs of each template that do not break the rule.
+        scores: of the training pairs; of near duplicates, and of several sources of one target, the pair with the best
+            score is not reported.
+        max_per_template: pairs of each template that are not reported.
     """
     findings = Findings(max(1, max_examples))
     bitexts = [with_blocks(bitext) if bitext.repair else bitext for bitext in bitexts_of(config.data, repair)]
@@ -110,20 +110,20 @@ def _check_usable(
     """Add an error for each split that would have no pair."""
     usable = (masks & np.uint64(sum(BIT[name] for name in (*DROPPED_BY_TRAINING, "encoding")))) == 0
     held_out = {"valid": config.data.valid, "test": config.data.test}
-    split_off = sum(isinstance(sources, FromTrain) for sources in held_out.values())
-    training = [one for one in statistics if one.bitext.split == "train"]
-    parts = np.split(usable, np.cumsum([one.pairs for one in training])[:-1])
-    used = {one.bitext.direction for one, part in zip(training, parts, strict=True) if part.any()}
-    if not used:
+    n_split_off = sum(isinstance(sources, FromTrain) for sources in held_out.values())
+    training = [stats for stats in statistics if stats.bitext.split == "train"]
+    by_text = np.split(usable, np.cumsum([stats.pairs for stats in training])[:-1])
+    trainable = {stats.bitext.direction for stats, mask in zip(training, by_text, strict=True) if mask.any()}
+    if not trainable:
         problems = [("train", "no pair that training would take")]
-    elif len(set[str]().union(*(one.sources for one in training))) <= split_off:
+    elif len(set[str]().union(*(stats.sources for stats in training))) <= n_split_off:
         problems = [("train", "perhaps no pair is left when those for validation and test are split off")]
     else:
-        unused = sorted({one.bitext.direction for one in training} - used)
+        unused = sorted({stats.bitext.direction for stats in training} - trainable)
         word = "of" if len(config.data.source_lang) > 1 else "into"
         problems = [("train", f"no pair {word} {name} that training would take") for name in unused]
     for split, sources in held_out.items():
-        if isinstance(sources, tuple) and not any(one.pairs for one in statistics if one.bitext.split == split):
+        if isinstance(sources, tuple) and not any(stats.pairs for stats in statistics if stats.bitext.split == split):
             problems.append((split, "no sentence pair in it"))
     for split, message in problems:
         findings.add("no-pairs", Example(split, (), f"data.{split}: {message}"))

@@ -23,8 +23,8 @@ from mt.extras.doctor.word_hashes import common_frame
 from mt.system.cpus import usable_cores
 from mt.system.workers import in_order
 
-_CHUNK_PAIRS, _CHUNK_CHARACTERS = 10_000, 2**22  # at most
-_SINGLE_PROCESS = 30_000  # pairs for which worker processes do not pay
+_CHUNK_PAIRS, _CHUNK_CHARACTERS = 10_000, 2**22  # of a chunk, at most
+_SINGLE_PROCESS = 30_000  # pairs; with fewer, starting worker processes takes longer than it saves
 _MAX_WORKERS = 8  # one process reads for all of them, and each takes some 200 MB
 
 
@@ -39,11 +39,11 @@ def check_pairs(
     """Read the bitexts again, add to `findings` and `finder`, and return the rule bits of all training pairs (N,).
 
     Args:
-        criteria: by target language.
-        in_blocks: rule bits of all pairs (N,) that `check_blocks` has found.
-        scores: of all training pairs. Raises InputError if they are those of other pairs.
+        criteria: by direction.
+        in_blocks: rule bits of all pairs (N,) from `check_blocks`.
+        scores: of all training pairs; those of other pairs raise InputError.
     """
-    total = sum(one.pairs for one in statistics)
+    total = sum(stats.pairs for stats in statistics)
     held_out = {"test": HeldOutIndex(), "valid": HeldOutIndex()}
     masks, n_done = [np.zeros(0, np.uint64)], 0
     chunks = _chunks(statistics, criteria, findings.max_examples)
@@ -54,9 +54,9 @@ def check_pairs(
             for split, index in held_out.items():
                 if split == chunk.split:
                     index.add(chunk, result)
-                    for exchanged in _exchanged(chunk, criteria):
-                        index.add(exchanged, check_chunk(exchanged))
-                    break
+                    for swapped in _swapped(chunk, criteria):
+                        index.add(swapped, check_chunk(swapped))
+                    break  # the index of a later split is still empty
                 index.find_leaks(chunk, result)
             if chunk.split == "train" and scores is not None:
                 scores.mark(chunk, result)
@@ -80,12 +80,12 @@ def add_repetitions(
 ) -> None:
     """Add repeated pairs and sentences of the training text to `findings` and to the rule bits of its pairs (N,).
 
-    With scores, the best near-duplicate stays, and the best source of a target with many. For examples of each rule
-    the text is read again.
+    With scores, the best of near duplicates and the best source of a target are not added. The text is read again for
+    the examples.
     """
     repetitions = list(finder.find(max_examples, None if scores is None else scores.values))
     shown = {pair for repetition in repetitions for group in repetition.groups for pair in group.pairs}
-    locations = _locate([one.bitext for one in statistics], shown)
+    locations = _locate([stats.bitext for stats in statistics], shown)
     for repetition in repetitions:
         masks[repetition.pairs] |= np.uint64(BIT[repetition.rule])
         findings.counts[repetition.rule]["train"] += len(repetition.pairs)
@@ -99,16 +99,16 @@ def add_repetitions(
 
 
 def workers_for(pairs: int) -> int:
-    """Return the number of processes to examine so many pairs with."""
+    """Return the number of processes that check a given number of pairs."""
     return 1 if pairs < _SINGLE_PROCESS else min(usable_cores(), _MAX_WORKERS)
 
 
-def _exchanged(chunk: Chunk, criteria: dict[str, Criteria]) -> Iterator[Chunk]:
-    """Yield a chunk with the sides of its pairs exchanged, if the corpus has that direction, too."""
+def _swapped(chunk: Chunk, criteria: dict[str, Criteria]) -> Iterator[Chunk]:
+    """Yield a chunk with the sides of its pairs swapped, if the corpus has that direction, too."""
     languages = chunk.criteria.languages
-    for each in criteria.values():
-        if each.languages == languages[::-1] != languages:
-            yield replace(chunk, pairs=[pair[::-1] for pair in chunk.pairs], max_examples=0, criteria=each)
+    for reverse in criteria.values():
+        if reverse.languages == languages[::-1] != languages:
+            yield replace(chunk, pairs=[pair[::-1] for pair in chunk.pairs], max_examples=0, criteria=reverse)
 
 
 def _add_result(findings: Findings, chunk: Chunk, result: ChunkResult) -> None:
@@ -125,8 +125,8 @@ def _chunks(
     statistics: Sequence[BitextStatistics], criteria: dict[str, Criteria], max_examples: int
 ) -> Iterator[Chunk]:
     offset = Counter[str]()
-    for one in statistics:
-        bitext, split = one.bitext, one.bitext.split
+    for stats in statistics:
+        bitext, split = stats.bitext, stats.bitext.split
         for names, reader in groupby(read_bitext(bitext), key=attrgetter("files")):
             while pairs := _take_chunk(reader):
                 yield Chunk(

@@ -97,7 +97,7 @@ def write_clean(
     masks = report.masks & np.uint64(sum(BIT[rule] for rule in dropped_for))
     if not np.any(masks == 0):
         raise InputError("data.train: no pair would be left", "see `mt data check`, and --keep some of them")
-    bitexts = [one.bitext for one in report.training]
+    bitexts = [stats.bitext for stats in report.training]
     with atomic.new_folder(output, check=lambda: check_output(output, report.config.data), made_by=_MADE_BY) as partial:
         counts, repairs = _write_pairs(bitexts, masks, partial)
         if counts.total() != len(masks) or training_digests(report.config.data) != digests:
@@ -153,16 +153,16 @@ def _write_pairs(
     return counts, repairs
 
 
-def text_names(languages: tuple[str, str], number: int, of: int) -> tuple[str, str]:
-    """Return the names of the two texts of a cleaned source, by its number of all."""
+def text_names(languages: tuple[str, str], number: int, n_sources: int) -> tuple[str, str]:
+    """Return the file names of the two texts of a cleaned source; its number, from 1, is left out of a single one."""
     sides = languages if languages[0] != languages[1] else SIDES
-    suffix = f"-{number}" if of > 1 else ""
+    suffix = f"-{number}" if n_sources > 1 else ""
     return f"train{suffix}.{sides[0]}", f"train{suffix}.{sides[1]}"
 
 
 def _as_source(bitext: Bitext, bitexts: Sequence[Bitext], output: Path) -> dict[str, Any]:
     """Return the configuration of a cleaned source, its paths relative to `data.root`."""
-    # Both without links: `..` out of one leads elsewhere.
+    # Symbolic links are resolved: `..` out of one leads elsewhere.
     root = os.path.realpath(bitext.data.root)
     folder = output if output.is_absolute() else Path(os.path.relpath(os.path.realpath(output), root))
     names = text_names(bitext.languages, bitext.number, len(bitexts))

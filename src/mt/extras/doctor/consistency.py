@@ -12,7 +12,7 @@ _NUMBER = re.compile(r"(?<!\d)\d{1,3}(?:[.,'’ \u00a0\u2009\u202f]\d{3})+(?!\d)
 _DIGIT = re.compile(r"\d")
 _MYRIADS = frozenset({"zh", "ja", "ko", "yue"})  # 3万 is 30,000
 _HALF_DAY = 12  # hours
-_COMPARED = 100  # numbers of a side; a sentence has fewer
+_COMPARED = 100  # numbers of a side, at most; a sentence has fewer
 
 _CLOSERS = "\"'”’»«)]}›‹“„」『）】》*_ \t\u00a0\u202f"
 _ENDS = {

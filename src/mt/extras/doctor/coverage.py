@@ -52,23 +52,23 @@ def measure_coverage(
 ) -> Coverage:
     """Encode the samples and count their tokens; add rare characters to `findings`."""
     coverage = Coverage(description)
-    for one in statistics:
-        split, languages = one.bitext.split, one.bitext.languages
-        findings.checked[RARE][split] += len(one.sample)
+    for stats in statistics:
+        split, languages = stats.bitext.split, stats.bitext.languages
+        findings.checked[RARE][split] += len(stats.sample)
         with_bytes: set[int] = set()
         for side, tokenizer in enumerate((tokenizers.source, tokenizers.target)):
             usage = SideUsage(SIDES[side], languages[side])
             if split == "train":  # of other text only the rare characters are reported
                 usage = coverage.usages.setdefault((usage.side, usage.language), usage)
-            for index in _encode(tokenizer, one, side, usage, is_spaced(languages[side])):
+            for index in _encode(tokenizer, stats, side, usage, is_spaced(languages[side])):
                 with_bytes.add(index)
-                line, pair = one.sample[index]
+                line, pair = stats.sample[index]
                 text = normalized(pair[side])
                 spelt = {UNK_ID, *tokenizer.byte_ids}
                 rare = [c for c in dict.fromkeys(text) if not spelt.isdisjoint(tokenizer.encode(c))]
                 coverage.rare.update(rare)
-                shown = excerpt(text, max(map(text.find, rare[:1]), default=0))
-                location = Location(one.bitext.files[side], line, shown)
+                shown = excerpt(text, text.find(rare[0]) if rare else 0)
+                location = Location(stats.bitext.files[side], line, shown)
                 findings.show(RARE, Example(split, (location,), visible(" ".join(rare[:_MAX_LISTED]))))
         findings.counts[RARE][split] += len(with_bytes)
     return coverage
@@ -77,7 +77,7 @@ def measure_coverage(
 def _encode(
     tokenizer: TextTokenizer, statistics: BitextStatistics, side: int, usage: SideUsage, spaced: bool
 ) -> list[int]:
-    """Update `usage`; return the indices of the sentences with pieces that are bytes."""
+    """Update `usage`; return the indices of the sentences that need bytes or the unknown token."""
     with_bytes = []
     for start in range(0, len(statistics.sample), _BATCH):
         texts = [pair[side] for _, pair in statistics.sample[start : start + _BATCH]]

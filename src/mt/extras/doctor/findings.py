@@ -42,7 +42,7 @@ class Findings:
         self.max_examples = max_examples
         self.examples: defaultdict[tuple[str, str], list[Example]] = defaultdict(list)  # by rule and split
         self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self.repairable: Counter[str] = Counter()  # training pairs that a repair would do away with, by rule
+        self.repairable: Counter[str] = Counter()  # training pairs that a repair would fix, by rule
         self.pairs: Counter[str] = Counter()  # checked, by split
         self.checked: defaultdict[str, Counter[str]] = defaultdict(Counter)  # of rules applied to a sample
 
@@ -56,7 +56,7 @@ class Findings:
                 self.examples[rule, example.split].append(example)
 
     def add(self, rule: str, example: Example, count: int = 1) -> None:
-        """Add a finding, and its example up to their limit."""
+        """Count a finding, and add its example up to the limit."""
         self.counts[rule][example.split] += count
         self.show(rule, example)
 
@@ -67,7 +67,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class Criteria:
-    """Criteria for pairs of one direction; of two values, the first is the source's."""
+    """Criteria for pairs of one direction; in a pair of values, the first is the source's."""
 
     direction: str
     languages: tuple[str, str]
@@ -112,5 +112,5 @@ class ChunkResult:
     masks: NDArray[np.uint64]  # rule bits (N,)
     hashes: NDArray[np.void]  # of dtype `HASHES` (N,)
     words: tuple[Words, Words]  # of N sentences each
-    frames: Hashes  # of the templates that pairs could belong to, or 0 (N,)
+    frames: Hashes  # from `frame_hashes` (N,)
     findings: Findings  # without counts, which the masks give

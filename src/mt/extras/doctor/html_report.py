@@ -44,7 +44,7 @@ _ENDS = {  # of the vertical axes
 
 
 def html_report(report: CorpusReport, config: str = "CONFIG") -> str:
-    """Return the page; `config` is the configuration as a shell reads it."""
+    """Return the page; `config` as for `judge`."""
     data, verdict = report.config.data, judge(report, config)
     languages = " to ".join(", ".join(map(language_name, codes)) for codes in (data.source_lang, data.target_lang))
     sections = [
@@ -82,7 +82,7 @@ def _findings(report: CorpusReport) -> str:
 def _scores(report: CorpusReport) -> str:
     if report.scores is None:
         return ""
-    sources = [(one.bitext.files[0], one.pairs) for one in report.training]
+    sources = [(stats.bitext.files[0], stats.pairs) for stats in report.training]
     return score_distribution(report.scores.values, sources, report.scores.threshold)
 
 
@@ -97,7 +97,7 @@ def _texts(report: CorpusReport) -> str:
     if report.coverage is not None:
         tables += table(COVERAGE_HEADER, coverage_rows(report.coverage), "numbers")
         tables += f"<p>Tokenizer: {html.escape(report.coverage.tokenizer)}.</p>"
-    pairs = [pair for one in report.training for _, pair in one.sample]
+    pairs = [pair for stats in report.training for _, pair in stats.sample]
     if not pairs:
         return tables
     sides = [np.array([len(pair[side]) for pair in pairs]) for side in (0, 1)]
@@ -107,7 +107,7 @@ def _texts(report: CorpusReport) -> str:
 
 
 def _details(report: CorpusReport, finding: Finding, bar: float) -> str:
-    """Return a finding with a bar of that length, from 0 to 1, and below it, folded, advice and examples."""
+    """Return a finding with a bar of length `bar`, from 0 to 1, and below it, folded, advice and examples."""
     rule, number = finding.rule, finding.counts.get("train", 0)
     title = rule.title if rule.title != rule.name else ""
     examples = finding.examples[:_MAX_EXAMPLES]
@@ -132,18 +132,18 @@ def _details(report: CorpusReport, finding: Finding, bar: float) -> str:
 
 def _maps(report: CorpusReport) -> str:
     """Draw the maps of the longest training texts, folded from the fourth on."""
-    ends = accumulate(one.pairs for one in report.training)
-    texts = sorted(enumerate(zip(report.training, ends, strict=True)), key=lambda text: -text[1][0].pairs)
+    ends = accumulate(stats.pairs for stats in report.training)
+    texts = [text for text in enumerate(zip(report.training, ends, strict=True)) if text[1][0].pairs >= _MIN_PAIRS]
     content = ""
-    for number, (one, end) in [text for text in texts if text[1][0].pairs >= _MIN_PAIRS][:_MAX_MAPS]:
-        figure = _map(report, report.maps[number], one.bitext.files, slice(end - one.pairs, end), f"map{number}")
-        name = f"{' and '.join(dict.fromkeys(one.bitext.files))}, {one.pairs:,} pairs"
+    for number, (stats, end) in sorted(texts, key=lambda text: -text[1][0].pairs)[:_MAX_MAPS]:
+        figure = _map(report, report.maps[number], stats.bitext.files, slice(end - stats.pairs, end), f"map{number}")
+        name = f"{' and '.join(dict.fromkeys(stats.bitext.files))}, {stats.pairs:,} pairs"
         content += details(name, figure, is_open=content.count("<figure") < _OPEN_MAPS)
     return content
 
 
 def score_distribution(scores: Array, sources: Sequence[tuple[str, int]], threshold: float | None = None) -> str:
-    """Draw the distribution of scores (N,) by source, each a name and its pairs; `threshold`: the least kept."""
+    """Draw the distribution of scores (N,) by source (name, number of pairs); scores below `threshold` are low."""
     parts = np.split(scores, np.cumsum([pairs for _, pairs in sources])[:-1])
     named = [(visible(name), part[np.isfinite(part)]) for (name, _), part in zip(sources, parts, strict=True)]
     named = sorted((sample for sample in named if len(sample[1])), key=lambda sample: -len(sample[1]))
@@ -189,15 +189,15 @@ def _map(report: CorpusReport, positions: PositionMap, names: tuple[str, str], p
     )
 
 
-def _ink(found: Array, n_columns: int) -> Array:
-    """Return the darkness of each column, from 0 to 1, by its share of pairs; a single pair is visible."""
-    starts = -(-np.arange(n_columns) * len(found) // n_columns)
-    shares = np.add.reduceat(found, starts, dtype=np.int64) / np.diff(starts, append=len(found))
+def _ink(mask: Array, n_columns: int) -> Array:
+    """Return the darkness of each column (C,), from 0 to 1, by its share of pairs in the mask (N,); one is visible."""
+    starts = -(-np.arange(n_columns) * len(mask) // n_columns)
+    shares = np.add.reduceat(mask, starts, dtype=np.int64) / np.diff(starts, append=len(mask))
     return np.where(shares > 0, 0.4 + 0.6 * np.sqrt(shares), 0.0)
 
 
 def _picture(ink: Array, name: str, label: str, kind: str, below: str = "") -> str:
-    """Draw darkness (rows, C) from 0 to 1 in a colour of the page, as the mask of a rectangle."""
+    """Draw darkness from 0 to 1 (rows, C) in a colour of the page, as the mask of a rectangle."""
     buffer = BytesIO()
     imsave(buffer, ink, cmap="gray", vmin=0, vmax=1, format="png")
     height, width = ink.shape

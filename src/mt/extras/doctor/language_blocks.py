@@ -24,14 +24,14 @@ from mt.text.languages import base_language, language_name
 
 _SEGMENT = 50_000  # pairs in memory together
 _LEARNED = 10_000  # lines of each side from which n-grams and translated words of a segment are learned
-_MIN_PAIRS = 300  # of which nothing can be learned
+_MIN_PAIRS = 300  # of a segment whose n-grams are learned
 _SURE = 2.0  # nats of py3langid that make a line an example of the other side's language
-_BOUND, _DOUBT = 4.0, 0.5  # nats that a line can give, and that each has to bring
+_BOUND, _DOUBT = 4.0, 0.5  # largest evidence of a line in nats, and what is deducted for each line
 _MIN_EVIDENCE = 25.0  # nats of a block
 _TRANSLATED = 0.4  # share of a text's words that are translated elsewhere; lists of names and code have less
 _WHOLE = 0.9  # share of a text that is nearly all of it
-_SPARE = int(_MIN_EVIDENCE / (_BOUND + _DOUBT))  # lines that cannot prove to be no part of a block beside them
-_SHOWN = 300  # lines of a block whose words are looked at
+_SPARE = int(_MIN_EVIDENCE / (_BOUND + _DOUBT))  # lines too few to prove that they end a block beside them
+_SAMPLED = 300  # lines of a block whose words are looked at
 _WORD = re.compile(r"\w+")
 
 
@@ -76,18 +76,17 @@ def language_blocks(pairs: Iterable[Pair], languages: tuple[str, str]) -> list[L
     """Find the blocks of a corpus; without py3langid nothing is found."""
     if find_spec("py3langid") is None:
         return []
-    remaining, found, n_pairs = iter(pairs), list[LanguageBlock](), 0
+    remaining, n_pairs = iter(pairs), 0
+    kinds: dict[tuple[int | None, str], list[LanguageBlock]] = {}
     while segment := list(islice(remaining, _SEGMENT)):
         for block in _segment_blocks(segment, languages):
-            found.append(replace(block, start=block.start + n_pairs, end=block.end + n_pairs))
+            block = replace(block, start=block.start + n_pairs, end=block.end + n_pairs)
+            kind = kinds.setdefault((block.side, block.language), [])
+            if kind and block.start - kind[-1].end <= _SPARE:  # it reaches from one segment into the next
+                kind[-1] = replace(kind[-1], end=block.end, evidence=kind[-1].evidence + block.evidence)
+            else:
+                kind.append(block)
         n_pairs += len(segment)
-    kinds: dict[tuple[int | None, str], list[LanguageBlock]] = {}
-    for block in found:
-        kind = kinds.setdefault((block.side, block.language), [])
-        if kind and block.start - kind[-1].end <= _SPARE:  # of two segments
-            kind[-1] = replace(kind[-1], end=block.end, evidence=kind[-1].evidence + block.evidence)
-        else:
-            kind.append(block)
     for key, kind in kinds.items():
         if sum(block.end - block.start for block in kind) >= _WHOLE * n_pairs:
             kind[0] = replace(kind[0], start=0 if kind[0].start <= _SPARE else kind[0].start)
@@ -124,39 +123,39 @@ def _evidence(pairs: Sequence[Pair], languages: tuple[str, str]) -> Iterator[tup
         return
     if len(pairs) >= _MIN_PAIRS:
         learned = _by_corpus(scorer, sides, swapped)
-        swapped = [own if known is None else (own + known) / 2 for own, known in zip(learned, swapped, strict=True)]
+        swapped = [new if old is None else (new + old) / 2 for new, old in zip(learned, swapped, strict=True)]
     if swapped[0] is not None and swapped[1] is not None:
         yield from ((0, codes[1], swapped[0]), (1, codes[0], swapped[1]), (None, "", swapped[0] + swapped[1]))
 
 
 def _by_ngrams(scorer: LineScorer, scores: Array, expected: str) -> dict[str, Array]:
     """Return the evidence (N,) for each language against the expected one, close relatives left out."""
-    own = [column for column, code in enumerate(scorer.languages) if code == expected]
-    if not own:
+    columns = [column for column, code in enumerate(scorer.languages) if code == expected]
+    if not columns:
         return {}
-    right = scores[:, own].max(axis=1)
+    expected_scores = scores[:, columns].max(axis=1)
     return {
-        code: np.clip(scores[:, column] - right, -_BOUND, _BOUND)
+        code: np.clip(scores[:, column] - expected_scores, -_BOUND, _BOUND)
         for column, code in enumerate(scorer.languages)
         if code != expected and not confusable(code, expected)
     }
 
 
 def _by_corpus(scorer: LineScorer, sides: Sequence[Sequence[str]], swapped: Sequence[Array | None]) -> list[Array]:
-    """Return the evidence of each side for the other side's language (N,), by n-grams as frequent as in this corpus.
+    """Return the evidence of each side for the other side's language (N,), by the n-gram frequencies of this corpus.
 
-    Examples of a language are the lines of its side, but for those that py3langid surely takes for the other one.
+    Examples of a language are the lines of its side, except those that py3langid surely takes for the other one.
     """
-    moved = [np.zeros(len(sides[0]), np.bool_) if gains is None else gains > _SURE for gains in swapped]
+    stray = [np.zeros(len(sides[0]), np.bool_) if gains is None else gains > _SURE for gains in swapped]
     step = -(-len(sides[0]) // _LEARNED)
     texts = [np.array(side, object)[::step] for side in sides]
     counts = [
-        scorer.count([*texts[side][~moved[side][::step]], *texts[1 - side][moved[1 - side][::step]]]) + 1.0
+        scorer.count([*texts[side][~stray[side][::step]], *texts[1 - side][stray[1 - side][::step]]]) + 1.0
         for side in (0, 1)
     ]
     table = np.log(counts[1] / counts[1].sum()) - np.log(counts[0] / counts[0].sum())
     odds = [scorer.score(side, np.append(table, 0.0).astype(np.float32)[:, None])[:, 0] for side in sides]
-    source, target = (np.concatenate([odds[side][~moved[side]], odds[1 - side][moved[1 - side]]]) for side in (0, 1))
+    source, target = (np.concatenate([odds[side][~stray[side]], odds[1 - side][stray[1 - side]]]) for side in (0, 1))
     if not len(source) or not len(target):
         return [np.zeros(len(sides[0]))] * 2
     log_ratio = log_density_ratio(target, source)
@@ -165,7 +164,7 @@ def _by_corpus(scorer: LineScorer, sides: Sequence[Sequence[str]], swapped: Sequ
 
 
 def _runs(gains: Array) -> Iterator[tuple[int, int, float]]:
-    """Yield start, end and sum of each run of lines that bring enough (N,)."""
+    """Yield start, end and sum of each run of lines whose gains (N,) add up to `_MIN_EVIDENCE`."""
     sums = np.cumsum(gains)
     if (sums - np.minimum.accumulate(np.minimum(sums, 0.0))).max() < _MIN_EVIDENCE:
         return
@@ -188,10 +187,10 @@ def _runs(gains: Array) -> Iterator[tuple[int, int, float]]:
 def _blocks_of_names(
     blocks: Iterable[LanguageBlock], pairs: Sequence[Pair], languages: tuple[str, str]
 ) -> set[LanguageBlock]:
-    """Return the blocks with the same words on both sides that are names or code: nowhere else are they translated."""
+    """Return the blocks with the same words on both sides, names or code, that are not translated elsewhere either."""
     words = {}
     for block in blocks:
-        sample = pairs[block.start : block.end : 1 + (block.end - block.start) // _SHOWN]
+        sample = pairs[block.start : block.end : 1 + (block.end - block.start) // _SAMPLED]
         if block.side is not None and _is_copied(sample):
             words[block] = [word for source, _ in sample for word in _words(source)]
     lines = {line for block in words for line in range(block.start, block.end)}
@@ -202,12 +201,12 @@ def _blocks_of_names(
         if line not in lines and (common := wanted & _words(source)):
             seen.update(common)
             same.update(common & _words(target))
-    known = {word for word in wanted if seen[word] > 2 and same[word] < 0.3 * seen[word]}
+    translated = {word for word in wanted if seen[word] > 2 and same[word] < 0.3 * seen[word]}
     codes = [base_language(code) for code in languages]
     return {
         block
-        for block, each in words.items()
-        if block.language not in codes or sum(word in known for word in each) < _TRANSLATED * len(each)
+        for block, sampled in words.items()
+        if block.language not in codes or sum(word in translated for word in sampled) < _TRANSLATED * len(sampled)
     }
 
 

@@ -66,8 +66,8 @@ class LineScorer:
     def score(self, lines: Sequence[str], table: Array) -> Array:
         """Return sums of a table (F + 1, L) over the n-grams of each line (N, L), float32.
 
-        As in py3langid, they are divided by the root of the number of bytes: a softmax gives its confidence, but for
-        n-grams that repeat within a line.
+        As in py3langid, they are divided by the square root of the number of bytes. A softmax gives its confidence,
+        except in lines that repeat an n-gram.
         """
         scores = np.empty((len(lines), table.shape[1]), np.float32)
         for start in range(0, len(lines), _BATCH):
@@ -84,14 +84,14 @@ class LineScorer:
         """Yield for each position the lines that reach it, and the n-gram that ends there, or F for none."""
         sizes = np.array([len(line) for line in lines], np.int64)
         order = np.argsort(-sizes, kind="stable")
-        letters = np.zeros((len(lines), MAX_BYTES), np.uint8)
-        letters[np.arange(MAX_BYTES) < sizes[:, None]] = np.frombuffer(b"".join(lines), np.uint8)
-        letters = np.ascontiguousarray(letters[order].T)
+        values = np.zeros((len(lines), MAX_BYTES), np.uint8)
+        values[np.arange(MAX_BYTES) < sizes[:, None]] = np.frombuffer(b"".join(lines), np.uint8)
+        values = np.ascontiguousarray(values[order].T)
         states = np.zeros(len(lines), np.int64)
         for position, active in enumerate(np.searchsorted(-sizes[order], -np.arange(MAX_BYTES)).tolist()):
             if not active:
                 return
-            states[:active] = self._next[self._rows[states[:active]] + letters[position, :active]]
+            states[:active] = self._next[self._rows[states[:active]] + values[position, :active]]
             yield order[:active], self._ngrams[states[:active]]
 
 
@@ -122,16 +122,15 @@ def confusable(language: str, other: str) -> bool:
 def other_languages(lines: Sequence[str], languages: tuple[str, str], side: int) -> Iterator[tuple[int, str]]:
     """Yield the index, and the language and its confidence, of each line that is clearly not in its side's language.
 
-    A short line is judged with its neighbours, if it seems to be in their language itself.
+    A short line is judged together with its neighbours, and only if it seems to be in their language itself.
     """
     base, scorer = base_language(languages[side]), scorer_for(*languages)
     scores = scorer.score(lines, scorer.table)
     size = np.sqrt([[len(line.encode()[:MAX_BYTES])] for line in lines], dtype=np.float32)
-    own = np.array([code == base for code in scorer.languages])
-    best, share, is_clear = _judged(scores, own, _MIN_CONFIDENCE)
-    around, share_around, is_clear_around = _judged(
-        _windows(scores * size) / np.sqrt(_windows(size**2) + 1), own, _MIN_AROUND
-    )
+    expected = np.array([code == base for code in scorer.languages])
+    best, share, is_clear = _judged(scores, expected, _MIN_CONFIDENCE)
+    window_scores = _windows(scores * size) / np.sqrt(_windows(size**2) + 1)
+    around, share_around, is_clear_around = _judged(window_scores, expected, _MIN_AROUND)
     by_context = is_clear_around & (best == around)
     for line in np.flatnonzero(is_clear | by_context).tolist():
         code, letters = scorer.languages[best[line]], sum(map(str.isalpha, lines[line]))
@@ -140,11 +139,11 @@ def other_languages(lines: Sequence[str], languages: tuple[str, str], side: int)
             yield line, f"{code}, {100 * (share if alone else share_around)[line]:.0f} %"
 
 
-def _judged(scores: Array, own: Array, minimum: float) -> tuple[Array, Array, Array]:
-    """Return the best column of scores (N, L), its confidence, and whether it clearly is none of its `own` (N,)."""
+def _judged(scores: Array, expected: Array, minimum: float) -> tuple[Array, Array, Array]:
+    """Return the best column of scores (N, L), its confidence, and whether that is clear (N,): not `expected` (L,)."""
     shares = confidences(scores)
     best = shares.max(axis=1)
-    return shares.argmax(axis=1), best, (best >= minimum) & (shares[:, own].sum(axis=1) <= _MAX_EXPECTED)
+    return shares.argmax(axis=1), best, (best >= minimum) & (shares[:, expected].sum(axis=1) <= _MAX_EXPECTED)
 
 
 def _windows(values: Array) -> Array:

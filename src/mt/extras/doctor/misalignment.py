@@ -3,7 +3,7 @@
 Most lines of a corpus are right, so IBM Model 1 learns from it which words translate each other. How many of its
 translations a line finds in the lines beside its own tells which line is its translation. That evidence, in which right
 pairs differ from pairs of lines far apart, is summed by a hidden Markov model whose state is the shift. A second one
-looks for the lines of blocks that belong nowhere near, among the lines of the other ones.
+looks for the translations of blocks that have none nearby, among the lines of the other such blocks.
 
     N pairs   K shifts
 """
@@ -22,9 +22,9 @@ from mt.extras.doctor.pair_evidence import PairEvidence, likely_shifts, repeated
 SEGMENT, _MIN_SEGMENT, _SEGMENT_CHARACTERS = 200_000, 2_000, 60_000_000
 _SHIFTS = tuple(range(-3, 4))
 _NOWHERE = np.iinfo(np.int64).max  # instead of a shift
-_MIN_PAIRS = 300  # of which nothing can be learned
-_LEAVE, _CHANGE, _RETURN = 14.0, 6.0, 2.0  # cost, in nats, of a state other than "in step"
-_MIN_LINES, _LONG = 3, 20
+_MIN_PAIRS = 300  # from which a lexicon is learned
+_LEAVE, _CHANGE, _RETURN = 14.0, 6.0, 2.0  # cost, in nats, of a transition: out of step, to another shift, back in step
+_MIN_LINES, _LONG = 3, 20  # of blocks; of runs that are not joined to others
 _MARGIN = 10  # lines around a block that are looked at again with it
 _NEGLIGIBLE = 0.01  # share of wrong pairs with which a lexicon can be learned
 _SURE = 3.0  # nats by which a line belongs to its block rather than to the one beside it
@@ -35,7 +35,7 @@ class Block:
     """Pairs `start` to `end` (exclusive) of a corpus, counted from 0, that are out of step.
 
     Attributes:
-        shift: the translation of a source line stands so many lines further on; None: nowhere.
+        shift: number of lines by which the translation of a source line stands further on; None: nowhere.
         swapped: the source lines there have their translations here.
         copied: side (0: source, 1: target) whose lines are copies, and the first of the lines that they repeat.
         unsure: pairs at its ends and within whose translation is not certain.
@@ -82,7 +82,7 @@ def misaligned_blocks(
     before: int = 0,
     size: int = SEGMENT,
 ) -> Iterator[Block]:
-    """Find blocks of pairs that are out of step with the rest; a corpus of less than 300 pairs teaches too little.
+    """Find blocks of pairs that are out of step with the rest; a corpus of fewer than 300 pairs teaches too little.
 
     Args:
         pairs: of a corpus, from the first one of a segment on.
@@ -116,10 +116,10 @@ def unpaired_lines(blocks: Iterable[Block]) -> set[int]:
 def _segment_blocks(source: Side, target: Side) -> tuple[list[Block], PairEvidence]:
     """Find the blocks of one segment; if they are many, the lexicon is learned a second time without them."""
     n_lines = len(source.counts)
-    evidence = PairEvidence(source, target, np.ones(n_lines, np.bool_))
+    in_step = np.ones(n_lines, np.bool_)
+    evidence = PairEvidence(source, target, in_step)
     shifts, support, unsure = _path(evidence, 0, n_lines, (), np.zeros(n_lines))
     blocks = list(_blocks(shifts))
-    in_step = np.ones(n_lines, np.bool_)
     for block in blocks:
         in_step[block.start : block.end] = False
     if not blocks:
@@ -145,22 +145,21 @@ def _find_moved(evidence: PairEvidence, shifts: Array, support: Array, unsure: A
         groups.append((start, end))
     groups = [(start, end) for start, end in groups if (shifts[start:end] == _NOWHERE).sum() >= _MIN_LINES]
     candidates = np.concatenate([np.zeros(0, np.int64), *(np.arange(*group) for group in groups)])
-    owned = np.where(shifts == 0, np.maximum(support, 0.0), 0.0)  # what a target line would lose by moving
+    loss = np.where(shifts == 0, np.maximum(support, 0.0), 0.0)  # what a target line would lose by moving
     for start, end in groups:
         far = [shift for shift in likely_shifts(evidence, candidates, start, end) if shift not in _SHIFTS]
         if far:
-            found = _path(evidence, start, end, far, owned)
-            shifts[start:end], support[start:end], unsure[start:end] = found
+            shifts[start:end], support[start:end], unsure[start:end] = _path(evidence, start, end, far, loss)
 
 
-def _path(evidence: PairEvidence, start: int, end: int, far: Sequence[int], owned: Array) -> tuple[Array, Array, Array]:
+def _path(evidence: PairEvidence, start: int, end: int, far: Sequence[int], loss: Array) -> tuple[Array, Array, Array]:
     """Return the likeliest shift of lines `start` to `end`, the evidence for it, and what is not certain (each (N,)).
 
-    The shifts `far` are tried beside the near ones; `owned` is what each target line is worth where it is.
+    The shifts `far` are tried, too; `loss` is the evidence that each target line of the segment would lose by them.
     """
     shifts, lines = (*_SHIFTS, *far), np.arange(start, end)
-    places = (np.clip(lines + shift, 0, len(owned) - 1) for shift in far)
-    moved = (evidence.rows([shift], start, end) - owned[there] for shift, there in zip(far, places, strict=True))
+    places = (np.clip(lines + shift, 0, len(loss) - 1) for shift in far)
+    moved = (evidence.rows([shift], start, end) - loss[there] for shift, there in zip(far, places, strict=True))
     rows = np.concatenate([evidence.rows(_SHIFTS, start, end), *moved, np.zeros((1, end - start))])
     states = _likeliest_states(rows, shifts.index(0))
     unsure = np.zeros(end - start, np.bool_)
@@ -196,16 +195,16 @@ def _likeliest_states(evidence: Array, in_step: int) -> Array:
 
 
 def conflicts(shifts: Array, support: Array, unsure: Array) -> Array:
-    """Report lines (N,) without a translation of their own: another has more claim to it, or nearly as much."""
+    """Mark the lines (N,) without a translation of their own: another line has as good a claim to it, or nearly."""
     lines = np.flatnonzero((shifts != _NOWHERE) & ~unsure)
     claimed = lines + shifts[lines]
     order = np.lexsort((-support[lines], claimed))
     claimed, lines = claimed[order], lines[order]
-    again = np.flatnonzero(claimed[1:] == claimed[:-1]) + 1
+    repeats = np.flatnonzero(claimed[1:] == claimed[:-1]) + 1
     places = np.arange(len(shifts)) + np.where(shifts == _NOWHERE, 0, shifts)
     lost = (places < 0) | (places >= len(shifts))
-    lost[lines[again]] = True
-    lost[lines[again - 1]] |= support[lines[again - 1]] - support[lines[again]] < _SURE
+    lost[lines[repeats]] = True
+    lost[lines[repeats - 1]] |= support[lines[repeats - 1]] - support[lines[repeats]] < _SURE
     return lost
 
 

@@ -17,7 +17,7 @@ from mt.extras.doctor.word_hashes import Hashes, Words
 
 _MIN_WORDS = 14  # of a pair that is compared
 _SHARED = 3  # of the rarest words
-_MOST = 200  # held-out pairs that are compared because of one word
+_MAX_FREQUENCY = 200  # held-out pairs with a word that makes pairs candidates
 _FILTER = 2**20  # bits of a filter for words that are in no held-out pair
 
 
@@ -38,7 +38,7 @@ class NearCopyIndex:
         self._sizes = np.bincount(pairs, minlength=self._size)
         self._frequencies = np.bincount(words, minlength=len(counts))
         self._starts = np.cumsum(self._frequencies) - self._frequencies
-        self._pairs_of = pairs[np.argsort(words, kind="stable")]  # with the first word, with the second, ...
+        self._pairs_of = pairs[np.argsort(words, kind="stable")]  # those with the first word, with the second, ...
         self._filter = np.zeros(_FILTER, bool)
         self._filter[self._vocabulary % np.uint64(_FILTER)] = True
 
@@ -56,19 +56,19 @@ class NearCopyIndex:
         counts = np.bincount(pairs, minlength=n_pairs)
         starts, sizes = np.cumsum(counts) - counts, counts + unknown
 
-        # Words that are not held out are the rarest.
+        # Words that are in no held-out pair are the rarest.
         rare = np.arange(len(pairs)) - starts[pairs] < (sizes // 5 + _SHARED - unknown)[pairs]
-        rare &= self._frequencies[numbers] <= _MOST
+        rare &= self._frequencies[numbers] <= _MAX_FREQUENCY
         lengths = self._frequencies[numbers[rare]]
         positions = ranges(self._starts[numbers[rare]], lengths)
-        codes = np.sort(np.repeat(pairs[rare], lengths) * n_held + self._pairs_of[positions])
+        codes = np.sort(np.repeat(pairs[rare], lengths) * n_held + self._pairs_of[positions])  # pair * H + held-out
         often = codes[_SHARED - 1 :][codes[_SHARED - 1 :] == codes[: 1 - _SHARED]]
         candidates, held = np.divmod(distinct(often), max(n_held, 1))
         positions = ranges(starts[candidates], counts[candidates])
-        which = np.repeat(np.arange(len(candidates)), counts[candidates])
-        common = positions_in(held[which] * n_words + numbers[positions], self._members) >= 0
-        n_common = np.bincount(which[common], minlength=len(held))
-        near = 9 * n_common >= 4 * (sizes[candidates] + self._sizes[held])
+        rows = np.repeat(np.arange(len(candidates)), counts[candidates])  # the candidate of each of their words
+        common = positions_in(held[rows] * n_words + numbers[positions], self._members) >= 0
+        n_common = np.bincount(rows[common], minlength=len(held))
+        near = 9 * n_common >= 4 * (sizes[candidates] + self._sizes[held])  # a Jaccard index of 0.8
         found = np.full(n_pairs, -1)
         found[candidates[near]] = held[near]
         return found

@@ -6,7 +6,7 @@ Two targets that differ in one word share one of these (deletion neighbourhoods;
 
 from collections.abc import Iterator
 from hashlib import blake2b
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 
@@ -21,7 +21,7 @@ _MIN_WORDS, _MAX_WORDS = 9, 250  # of a target that is compared without one word
 _MAX_KEPT = 8  # pairs kept of a group that a later pair is compared with
 
 _RECORD = np.dtype([("hash", np.uint64), ("index", np.uint32)])
-# Of the source the number of words, and two bits for each that occurs an odd number of times; a hash of the target.
+# Of the source two bits for each word that occurs an odd number of times, and the number of words; a target hash.
 _SKETCH = np.dtype([("bits", np.uint64, 2), ("target", np.uint32), ("words", np.uint16)])
 
 
@@ -55,14 +55,14 @@ class NearDuplicateFinder:
         letters, sums, counts = result.hashes["tgt_letters"], target.sums(target.hashes) + key, target.counts
         shortened = np.repeat(usable & (counts >= _MIN_WORDS) & (counts <= _MAX_WORDS), counts)
         sentences = target.sentences[shortened]
-        whole = np.flatnonzero(usable & (letters > 0)), np.flatnonzero(usable & (counts >= _MIN_WORDS - 1))
         # The lowest bit tells letters from words.
-        self._records.add(letters[whole[0]] | np.uint64(1), whole[0] + offset)
-        self._records.add(mixed(sums[whole[1]]) & ~np.uint64(1), whole[1] + offset)
+        by_letters, by_words = (np.flatnonzero(usable & mask) for mask in (letters > 0, counts >= _MIN_WORDS - 1))
+        self._records.add(letters[by_letters] | np.uint64(1), by_letters + offset)
+        self._records.add(mixed(sums[by_words]) & ~np.uint64(1), by_words + offset)
         self._records.add(mixed(sums[sentences] - target.hashes[shortened]) & ~np.uint64(1), sentences + offset)
 
     def find(self, rank: NDArray[np.int64], left_out: NDArray[np.bool_], any_source: bool) -> Iterator[tuple[int, int]]:
-        """Yield for each near duplicate a pair that stays and is a near copy of it, and the duplicate.
+        """Yield two indices for each near duplicate: of a pair that stays and is a near copy of it, and its own.
 
         Of near copies the one of the lowest `rank` (N,) stays. Those of the mask `left_out` (N,) are not compared. With
         `any_source`, targets alone decide.
@@ -74,15 +74,15 @@ class NearDuplicateFinder:
         ordered = zip(pairs[order].tolist(), groups[order].tolist(), strict=True)
         kept: dict[int, list[tuple[int, int, int]]] = {}
         for pair, members in groupby(ordered, key=itemgetter(0)):
-            own = [group for _, group in members]
+            of_pair = [group for _, group in members]
             bits, words = int.from_bytes(sketches["bits"][pair].tobytes(), "big"), int(sketches["words"][pair])
-            for first, other_bits, other_words in (each for group in own for each in kept.get(group, ())):
+            for first, other_bits, other_words in chain.from_iterable(kept.get(group, ()) for group in of_pair):
                 # A Jaccard index of 0.8: of all words of both, one of nine is on one side only. Each has two bits.
                 if any_source or 9 * (bits ^ other_bits).bit_count() <= 2 * (words + other_words):
                     yield first, pair
                     break
             else:
-                for group in own:
+                for group in of_pair:
                     if len(others := kept.setdefault(group, [])) < _MAX_KEPT:
                         others.append((pair, bits, words))
 
@@ -98,7 +98,7 @@ class NearDuplicateFinder:
             starts = np.flatnonzero(np.diff(hashes, prepend=~hashes[0]))
             sizes = np.diff(starts, append=len(hashes))
             # Of equal targets, the group of their letters is enough.
-            lowest, highest = (each.reduceat(targets[pairs], starts) for each in (np.minimum, np.maximum))
+            lowest, highest = (function.reduceat(targets[pairs], starts) for function in (np.minimum, np.maximum))
             chosen = (sizes > 1) & ((lowest < highest) | (hashes[starts] & np.uint64(1) > 0))
             members = np.repeat(chosen, sizes)
             groups = np.repeat(np.cumsum(chosen) - 1, sizes)[members] + n_groups

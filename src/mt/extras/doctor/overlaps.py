@@ -34,7 +34,7 @@ class HeldOutIndex:
         self._usable, self._words = [np.zeros(0, HASHES)], list[tuple[Words, Words]]()
 
     def add(self, chunk: Chunk, result: ChunkResult) -> None:
-        """Add the pairs of a chunk, before anything is looked for."""
+        """Add the pairs of a chunk; all must be added before the first search."""
         self._places += [f"{chunk.files[0]}:{line}" for line in chunk.lines]
         usable = result.hashes.copy()
         usable[(result.masks & np.uint64(_DROPPED_FIRST)) > 0] = 0
@@ -142,13 +142,13 @@ class RepetitionFinder:
                     found["duplicate"].append(sorted_records.duplicates(max_groups))
                 found[rule].append(sorted_records.variants(rule, max_groups, scores if side == "target" else None))
         left_out = np.zeros(self._pairs, bool)
-        for rule, each in found.items():
-            repetition = _merged(rule, each, max_groups)
+        for rule, repetitions in found.items():
+            repetition = _merged(rule, repetitions, max_groups)
             left_out[repetition.pairs] |= rule == "duplicate"
             yield repetition
         rank = np.arange(self._pairs)
         if scores is not None:
-            rank[np.lexsort((rank, -np.nan_to_num(scores, nan=-np.inf)))] = rank.copy()
+            rank[np.lexsort((rank, -np.nan_to_num(scores, nan=-np.inf)))] = rank.copy()  # best score first, then order
         near = sorted(self._near_duplicates.find(rank, left_out, scores is not None), key=itemgetter(1))
         later = np.array([pair for _, pair in near], np.uint64)
         yield Repetition("near-duplicate", later, [Group((b,), [a, b], 2) for a, b in near[:max_groups]])
@@ -173,9 +173,9 @@ class RepetitionFinder:
         return Repetition("template", records["index"][broken], groups)
 
 
-def _merged(rule: str, found: list[Repetition], max_groups: int) -> Repetition:
-    groups = sorted((group for one in found for group in one.groups), key=lambda group: group.rank)
-    return Repetition(rule, np.concatenate([one.pairs for one in found]), groups[:max_groups])
+def _merged(rule: str, parts: list[Repetition], max_groups: int) -> Repetition:
+    groups = sorted((group for part in parts for group in part.groups), key=lambda group: group.rank)
+    return Repetition(rule, np.concatenate([part.pairs for part in parts]), groups[:max_groups])
 
 
 class _SortedRecords:
@@ -210,6 +210,6 @@ class _SortedRecords:
                 groups.append(Group((-size, pairs[0]), pairs, size))
         broken = different[sentence] >= _MIN_VARIANTS
         if scores is not None and len(sentence):
-            own = np.nan_to_num(scores[self._index], nan=-np.inf)
-            broken &= (own < np.maximum.reduceat(own, bounds[:-1])[sentence]) | (own == -np.inf)
+            values = np.nan_to_num(scores[self._index], nan=-np.inf)
+            broken &= (values < np.maximum.reduceat(values, bounds[:-1])[sentence]) | (values == -np.inf)
         return Repetition(rule, self._index[broken], groups)

@@ -71,11 +71,11 @@ def check_chunk(chunk: Chunk) -> ChunkResult:
 
 def _repairable(raw: Pair, mask: int, criteria: Criteria) -> Iterator[str]:
     """Yield the rules that a pair of these rule bits no longer breaks once it is repaired."""
-    found = {rule for rule in REPAIRABLE if mask & BIT[rule]}
+    broken = {rule for rule in REPAIRABLE if mask & BIT[rule]}
     for text, code, scripts in zip(raw, criteria.languages, criteria.scripts, strict=True):
         text, _ = repaired(text, scripts_of(code))  # cleaning detects no scripts
-        found -= {rule for rule, *_ in _repairable_issues(text, scripts)}
-    yield from found
+        broken -= {rule for rule, *_ in _repairable_issues(text, scripts)}
+    yield from broken
 
 
 def _repairable_issues(text: str, scripts: frozenset[str]) -> Iterator[Issue]:
@@ -147,4 +147,4 @@ def _too_long(chunk: Chunk, pairs: Sequence[Pair]) -> Iterator[tuple[int, str]]:
             yield index, f"{'at least ' if was_cut else ''}{max(tokens):,} tokens"
 
 
-_load = lru_cache(maxsize=8)(read_tokenizer)  # each check has paths of its own
+_load = lru_cache(maxsize=8)(read_tokenizer)  # never stale: each check writes its tokenizers to new paths

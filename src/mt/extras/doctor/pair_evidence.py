@@ -1,4 +1,4 @@
-"""Evidence that two lines translate each other, learned from the corpus itself, and where lines may belong.
+"""Evidence, learned from the corpus itself, that two lines translate each other; likely shifts of misplaced lines.
 
 N lines   K shifts
 """
@@ -11,16 +11,16 @@ from mt.data.cleaning import GRACE
 from mt.data.lexicon import Lexicon, Side, learn_lexicon
 from mt.data.token_store import Array, positions_in, ranges
 
-_UNRELATED = (37, -53)  # lines so far apart are no translations
+_UNRELATED = (37, -53)  # shifts of lines that are no translations of each other
 _CHUNK = 40_000  # lines scored together
 _BINS = 24
-_BOUND = 5.0  # nats that a single line can give
+_BOUND = 5.0  # largest evidence of a line, in nats
 
-_RARE = 50  # lines with a word, at most, for which they are compared
+_RARE = 50  # lines that a rare word occurs in, at most
 _VOTERS = 50  # lines that vote together
-_MIN_VOTES, _BEST, _MAX_SHIFTS = 5, 3, 12
-_MIN_REPEATED = 0.8  # of a block's lines
-_MAX_REPEATS = 20  # of a line
+_MIN_VOTES, _BEST, _MAX_SHIFTS = 5, 3, 12  # of a shift; shifts of each group of voters; shifts in all
+_MIN_REPEATED = 0.8  # share of a block's lines
+_MAX_REPEATS = 20  # occurrences of a line; more frequent ones prove nothing
 
 
 class PairEvidence:
@@ -40,12 +40,12 @@ class PairEvidence:
         self._typical = np.median(self._log_ratios)
         self._in_step, *unrelated = self._features((0, *_UNRELATED), 0, len(source.counts))
         self._log_densities = [
-            log_density_ratio(self._in_step[kind][in_step], np.concatenate([each[kind] for each in unrelated]))
+            log_density_ratio(self._in_step[kind][in_step], np.concatenate([shifted[kind] for shifted in unrelated]))
             for kind in (0, 1)
         ]
 
     def rows(self, shifts: Sequence[int], start: int, end: int) -> Array:
-        """Return the evidence that lines `start` to `end` belong to those `shift` further on (K, end - start)."""
+        """Return the evidence that source lines `start` to `end` belong `shift` lines further on (K, end - start)."""
         rows, lines = [], np.arange(start, end)
         for shift, features in zip(shifts, self._features(shifts, start, end), strict=True):
             row = self._ratios(features)
@@ -62,7 +62,7 @@ class PairEvidence:
         return total
 
     def _features(self, shifts: Sequence[int], start: int, end: int) -> list[tuple[Array, Array]]:
-        """Return for each shift the gain per word, and the deviation of the length ratio."""
+        """Return for each shift the gain per word, and the deviation of the log length ratio (end - start,)."""
         source, target, lines = self.source, self.target, np.arange(start, end)
         low, high = max(0, start + min(shifts)), min(len(target.counts), end + max(shifts))
         forward = _gains(source, target, self.forward, shifts, start, end)
@@ -86,7 +86,7 @@ def _entries(side: Side, lexicon: Lexicon, start: int, end: int) -> tuple[Array,
 
 
 def _gains(source: Side, target: Side, lexicon: Lexicon, shifts: Iterable[int], first: int, last: int) -> list[Array]:
-    """Return for each shift the gains of the words of the line so many lines on that translate words of a line."""
+    """Return for each shift the gains of the words in target line `i + shift` that translate words of line `i`."""
     n_lines, n_targets = len(target.counts), len(target.vocab) + 1
     results = [np.zeros(max(0, last - first)) for _ in shifts]
     for start in range(first, last, _CHUNK):
@@ -114,7 +114,7 @@ def _largest(keys: Array, values: Array) -> tuple[Array, Array]:
 
 
 def log_density_ratio(right: Array, unrelated: Array) -> Callable[[Array], Array]:
-    """Return the log ratio, as a function of a feature, of its densities in right and unrelated pairs."""
+    """Return the log ratio of a feature's densities in right and unrelated pairs, as a function of the feature."""
     quantiles = np.quantile(np.concatenate([right, unrelated]), np.linspace(0, 1, _BINS + 1)[1:-1])
     edges = np.unique(quantiles)
     densities = []
@@ -136,15 +136,15 @@ def likely_shifts(evidence: PairEvidence, candidates: Array, start: int, end: in
     entries, rows = _entries(evidence.source, evidence.forward, start, end)
     places, numbers = _occurrences(words, evidence.forward[1][entries], _RARE)
     rows, span = rows[numbers], 2 * len(target.counts)
-    votes = (rows // _VOTERS) * span + np.repeat(candidates, sizes)[places] - rows + span // 2
+    votes = (rows // _VOTERS) * span + np.repeat(candidates, sizes)[places] - rows + span // 2  # group and shift
     votes, n_votes = np.unique(votes, return_counts=True)
-    chunks, shifts = votes // span, votes % span - span // 2
-    order = np.lexsort((-n_votes, chunks))
-    rank = np.arange(len(order)) - np.searchsorted(chunks[order], chunks[order])
+    groups, shifts = votes // span, votes % span - span // 2
+    order = np.lexsort((-n_votes, groups))
+    rank = np.arange(len(order)) - np.searchsorted(groups[order], groups[order])
     chosen = order[(rank < _BEST) & (n_votes[order] >= _MIN_VOTES)]
-    found, index = np.unique(shifts[chosen], return_inverse=True)
-    totals = np.bincount(index, n_votes[chosen], len(found))
-    return [int(shift) for shift in found[np.argsort(-totals, kind="stable")[:_MAX_SHIFTS]]]
+    shifts, index = np.unique(shifts[chosen], return_inverse=True)
+    totals = np.bincount(index, n_votes[chosen], len(shifts))
+    return [int(shift) for shift in shifts[np.argsort(-totals, kind="stable")[:_MAX_SHIFTS]]]
 
 
 def repeated_from(side: Side, start: int, end: int) -> int | None:
@@ -159,7 +159,7 @@ def repeated_from(side: Side, start: int, end: int) -> int | None:
 
 
 def _occurrences(values: Array, wanted: Array, most: int) -> tuple[Array, Array]:
-    """Return the places of wanted values that occur at most so often, and the number of the wanted one of each."""
+    """Return the places of wanted values that occur at most `most` times, and for each its index in `wanted`."""
     order = np.argsort(values, kind="stable")
     first, last = (np.searchsorted(values[order], wanted, side) for side in ("left", "right"))
     counts = np.where(last - first <= most, last - first, 0)

@@ -58,16 +58,16 @@ class PairScores:
 
     def mark(self, chunk: Chunk, result: ChunkResult) -> None:
         """Mark the low pairs of a chunk of the training text; raise InputError if the chunk has other pairs."""
-        own = slice(chunk.offset, chunk.offset + len(chunk.pairs))
+        rows = slice(chunk.offset, chunk.offset + len(chunk.pairs))
         if self.hashes is not None:
-            known, found = self.hashes[own], result.hashes["pair"]
-            different = [*np.flatnonzero(known != found[: len(known)]).tolist(), len(known)]
-            if different[0] < len(found):
+            scored, read = self.hashes[rows], result.hashes["pair"]
+            different = [*np.flatnonzero(scored != read[: len(scored)]).tolist(), len(scored)]
+            if different[0] < len(read):
                 where = f"{chunk.files[0]}:{chunk.lines[different[0]]}"
                 message = f"{self.place}: scores of another text: {where} is not the pair that was scored"
                 raise InputError(message, "score this text, after any repair: mt data score")
         if self.low is not None:
-            low = np.flatnonzero(self.low[own])
+            low = np.flatnonzero(self.low[rows])
             result.masks[low] |= np.uint64(BIT["low-score"])
             for index in low[: chunk.max_examples].tolist():
                 note = f"score {self.values[chunk.offset + index]:.2f}"
@@ -109,9 +109,9 @@ def write_scores(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         folder: of the features that `score_pairs` wrote, the table and the summary.
-        facts: more for the summary, with file and pairs of each source under `sources`.
+        facts: further entries of the summary, with file and pairs of each source under `sources`.
     """
-    raw, files = folder / RAW, [each["file"] for each in facts["sources"]]
+    raw, files = folder / RAW, [source["file"] for source in facts["sources"]]
     features = np.loadtxt(raw, delimiter="\t", usecols=[1, *range(3, len(RAW_COLUMNS))], ndmin=2, dtype=np.float32)
     columns = dict(zip(("line", *RAW_COLUMNS[3:]), features.T, strict=True))
     is_random = columns["line"] == RANDOM_LINE
@@ -133,10 +133,10 @@ def write_scores(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
                 write(_line(row, score, files))
         with atomic.explained(folder / SUMMARY):  # an old threshold must not lie beside the new table
             (folder / SUMMARY).unlink(missing_ok=True)
-    ends = np.cumsum([each["pairs"] for each in facts["sources"]])[:-1]
+    ends = np.cumsum([source["pairs"] for source in facts["sources"]])[:-1]
     sources = [
-        {**each, "scored": int((~np.isnan(own)).sum()), "below": int((own < threshold).sum())}
-        for each, own in zip(facts["sources"], np.split(scores[~is_random], ends), strict=True)
+        {**source, "scored": int((~np.isnan(part)).sum()), "below": int((part < threshold).sum())}
+        for source, part in zip(facts["sources"], np.split(scores[~is_random], ends), strict=True)
     ]
     summary = {"format": _FORMAT, "min_score": round(threshold, 4), **facts, "sources": sources}
     summary["table"] = sha256(folder / TABLE)
@@ -160,31 +160,31 @@ def score_table(summary: Mapping[str, Any]) -> str:
     """Return the pairs of each source, and those below the suggested threshold, as a table."""
     header = ("source", "pairs", "scored", f"below {summary['min_score']:.2f}", "share")
     rows = [
-        (f"{number}. {each['file']}", *(f"{each[key]:,}" for key in ("pairs", "scored", "below")),
-         f"{100 * each['below'] / max(1, each['scored']):.1f} %")
-        for number, each in enumerate(summary["sources"], 1)
+        (f"{number}. {source['file']}", *(f"{source[key]:,}" for key in ("pairs", "scored", "below")),
+         f"{100 * source['below'] / max(1, source['scored']):.1f} %")
+        for number, source in enumerate(summary["sources"], 1)
     ]  # fmt: skip
     return table(header, rows)
 
 
 def _line(row: str, score: float, files: Sequence[str]) -> bytes:
     number, line, key, *cells = row.rstrip("\n").split("\t")
-    own = dict(zip(RAW_COLUMNS[3:], cells, strict=True))
-    forward, backward = float(own["forward"]), float(own["backward"])
+    values = dict(zip(RAW_COLUMNS[3:], cells, strict=True))
+    forward, backward = float(values["forward"]), float(values["backward"])
     dual = math.exp(-abs(forward - backward) - (forward + backward) / 2)
-    contrast = (float(own["forward_contrast"]) + float(own["backward_contrast"])) / 2
-    own |= {"score": f"{score:.4f}", "dual": f"{dual:.4g}", "contrast": f"{contrast:.4g}"}
-    return ("\t".join((files[int(number) - 1], line, key, *(own[name] for name in COLUMNS))) + "\n").encode()
+    contrast = (float(values["forward_contrast"]) + float(values["backward_contrast"])) / 2
+    values |= {"score": f"{score:.4f}", "dual": f"{dual:.4g}", "contrast": f"{contrast:.4g}"}
+    return ("\t".join((files[int(number) - 1], line, key, *(values[name] for name in COLUMNS))) + "\n").encode()
 
 
 def _read_column(path: Path, column: str) -> tuple[Values, NDArray[np.uint64]]:
     """Return a column of a table, and the hashes of its pairs."""
     values, hashes = array("f"), bytearray()  # of millions of pairs
     with path.open(encoding="utf-8") as table:
-        cell = next(table).rstrip("\n").split("\t").index(column)
+        position = next(table).rstrip("\n").split("\t").index(column)
         for line in table:
             cells = line.rstrip("\n").split("\t")
-            values.append(float(cells[cell]))
+            values.append(float(cells[position]))
             hashes += bytes.fromhex(cells[2])
     return np.array(values), np.frombuffer(bytes(hashes), "<u8")
 
@@ -198,7 +198,7 @@ def load_scores(
         folder: from `write_scores`.
         column: one of `SELECTING`.
         min_score: the threshold of all sources; None: without `shares`, the one that the summary suggests for `score`.
-        shares: to keep of the pairs with a score, by the number of the source from 1; 0 is for all others.
+        shares: of the pairs with a score to keep, by the number of the source from 1; 0 stands for all others.
 
     Raises:
         InputError: there is no such table, it is damaged or has no such scores, or a threshold is missing.
@@ -211,7 +211,7 @@ def load_scores(
             raise InputError(f"--keep-share {share}: a share is more than 0 and at most 1")
     try:
         summary = json.loads((folder / SUMMARY).read_bytes())
-        sources = tuple((str(each["file"]), int(each["pairs"])) for each in summary["sources"])
+        sources = tuple((str(source["file"]), int(source["pairs"])) for source in summary["sources"])
         sizes, suggested = [pairs for _, pairs in sources], float(summary["min_score"])
         values, hashes = _read_column(path, column)
     except FileNotFoundError:
@@ -236,7 +236,7 @@ def _below_shares(values: Values, sizes: Sequence[int], shares: Mapping[int, flo
         raise InputError(f"--keep-share: data.train has no source {min(unknown)}", f"it has {len(sizes)}")
     low = np.zeros(len(values), np.bool_)
     for number, (size, end) in enumerate(zip(sizes, np.cumsum(sizes).tolist(), strict=True), 1):
-        own, share = values[end - size : end], shares.get(number, shares.get(0, 1.0))
-        if not np.isnan(own).all():
-            low[end - size : end] = own < np.nanquantile(own, 1 - share)
+        part, share = values[end - size : end], shares.get(number, shares.get(0, 1.0))
+        if not np.isnan(part).all():
+            low[end - size : end] = part < np.nanquantile(part, 1 - share)
     return low

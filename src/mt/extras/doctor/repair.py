@@ -12,22 +12,22 @@ from mt.text.lines import nfc
 _MAX_ROUNDS = 16  # `&amp;amp;`, or mojibake of mojibake
 # Tags within words and sentences; others separate words.
 _INLINE = frozenset("a abbr b big code em font i label nobr s small span strike strong sub sup tt u".split())
-_UNPAIRED = frozenset("br dd dt hr img input li link meta option p td th tr".split())  # may lack a second tag
+_UNPAIRED = frozenset("br dd dt hr img input li link meta option p td th tr".split())  # may lack a closing tag
 _TAG_START = re.compile(r"<(/?\w+)")
-# Entities of a high and a low surrogate, by which Java and JavaScript write one character.
+# Entities of a high and a low surrogate, as Java and JavaScript write one character.
 _HIGH = r"(?:[xX][dD][89abAB][0-9a-fA-F]{2}|55(?:29[6-9]|[3-9]\d\d)|56(?:[0-2]\d\d|3[01]\d))"
 _LOW = r"(?:[xX][dD][c-fC-F][0-9a-fA-F]{2}|56(?:3[2-9]\d|[4-9]\d\d)|57(?:[0-2]\d\d|3[0-3]\d|34[0-3]))"
 _SURROGATES = re.compile(f"&#({_HIGH});&#({_LOW});")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _REMOVED = frozenset({"zero-width", "soft-hyphen", "bidi", "control", "nul"})
-# Findings that a repair can do away with.
+# Rules whose findings a repair can fix.
 REPAIRABLE = (*sorted(_REMOVED), "line-break", "markup", "mojibake")
 
 
 def repaired(text: str, scripts: frozenset[str]) -> tuple[str, list[str]]:
-    """Return a raw line as it was meant to be, and the names of its repairs, first to last; no second call changes it.
+    """Return a raw line as it was meant to be, and the names of its repairs in order; repairing it again does nothing.
 
-    Some of the language's `scripts` need characters that are invisible elsewhere.
+    `scripts` are those of the language: some need invisible characters.
     """
     reasons: list[str] = []
     for _ in range(_MAX_ROUNDS):
@@ -87,9 +87,9 @@ def _joined(surrogates: re.Match[str]) -> str:
 
 
 def _invisible(text: str, scripts: frozenset[str]) -> str:
-    """Remove characters that should not be there; where lines break, leave a space."""
+    """Remove characters that should not be there; line breaks become spaces."""
     found = {position: rule for rule, position, _ in suspicious_characters(text, scripts) if rule in REPAIRABLE}
-    if not scripts:  # nobody knows whether they need invisible characters
+    if not scripts:  # unknown ones may need invisible characters
         found = {position: rule for position, rule in found.items() if rule not in ("zero-width", "bidi")}
     if not found:
         return text

@@ -8,7 +8,7 @@ Selecting = Literal["score", "dual", "contrast", "lexicon", "source_language", "
 SELECTING: tuple[str, ...] = get_args(Selecting)
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
-PREVENTING = ("unreadable", "line-counts")  # rules of which pairs are unread, or misaligned
+PREVENTING = ("unreadable", "line-counts")  # prevent cleaning and scoring: pairs are missing or misaligned
 SEVERITIES = (ERROR, WARNING, NOTE)
 
 DROPPED_BY_CLEANING = frozenset(  # by default
@@ -92,7 +92,7 @@ PAIR_RULES = tuple(
         ("identical", WARNING, "source and target are the same", "Untranslated text teaches a model to copy."),
         ("same-words", NOTE, "source and target are the same few words", "Perhaps names; perhaps not translated."),
         ("wrong-script", WARNING, "mostly another script", "Not a script of the language."),
-        ("language", WARNING, "another language", "Single lines, judged with those around; a guess, so look."),
+        ("language", WARNING, "another language", "Single lines, judged with their neighbours; only a guess."),
         ("replacement", WARNING, "replacement character U+FFFD", "The original character is lost."),
         ("mojibake", WARNING, "mojibake", "UTF-8 decoded with another encoding, such as `Ã¤` for `ä`."),
         ("nul", WARNING, "NUL characters", "Perhaps the text was UTF-16 or binary."),

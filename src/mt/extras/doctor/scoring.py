@@ -3,8 +3,8 @@
 `forward` is the cross-entropy of the target given the source in nats per token, `backward` that of the source given the
 target. `dual` is exp(-|forward - backward| - (forward + backward) / 2), from the dual conditional cross-entropy of
 Junczys-Dowmunt 2018 (arXiv:1809.00197, equation 1). A hard sentence has a high cross-entropy whatever its translation,
-so each pair is also scored with a sentence of another pair in the place of its source: `contrast` is what the right one
-gains, the mean of both directions. It needs no correction for length.
+so each pair is also scored with a sentence of another pair in the place of its source: `contrast` is by how much the
+right one lowers it, the mean of both directions. It needs no correction for length.
 
     B pairs of a block, F features
 """
@@ -43,11 +43,11 @@ RAW_COLUMNS = (
     "source_number", "line", "pair", "forward", "backward", "forward_contrast", "backward_contrast", "lexicon", "ratio",
     "source_language", "target_language", "similarity",
 )  # fmt: skip
-RANDOM_LINE = 0  # of pairs put together at random, which show what no translation scores
+RANDOM_LINE = 0  # of pairs put together at random: their scores are those of wrong translations
 
 _BLOCK = 2_000  # pairs scored together, and lost at most when the process is killed
 _LEXICON_SAMPLE = 40_000  # pairs
-_RANDOM_PAIRS = 10_000  # at most about twice as many are put together
+_RANDOM_PAIRS = 10_000  # wanted; there are more for a large text, at least one for every 20 pairs
 
 _EPOCHS, _BYTES_A_STEP = 6, 8_500  # of target text in batches of 2,048 tokens, padding counted
 _STEPS = 500, 1_500
@@ -94,19 +94,18 @@ def survey(bitexts: Sequence[Bitext]) -> CorpusFacts:
     samples = {bitext.direction: EvenSample[Pair](_LEXICON_SAMPLE) for bitext in bitexts}
     counts = dict.fromkeys(samples, 0)
     for bitext in bitexts:
-        language, size = bitext.direction, 0
+        direction, before = bitext.direction, counts[bitext.direction]
         for raw in read_bitext(bitext, findings):
             pair = raw.cleaned()
-            digest.update(pair_hash(*pair, language))
-            samples[language].add(counts[language], pair)
-            counts[language] += 1
-            size += 1
-        sizes.append(size)
+            digest.update(pair_hash(*pair, direction))
+            samples[direction].add(counts[direction], pair)
+            counts[direction] += 1
+        sizes.append(counts[direction] - before)
     if faults := [example for rule in PREVENTING for example in findings.examples_of(rule)]:
         raise InputError(f"the training text cannot be scored: {faults[0].note}", "see `mt data check`")
     if not sum(sizes):
         raise InputError("data.train: no pair to score")
-    coverage = {language: word_coverage(sample.items) for language, sample in samples.items()}
+    coverage = {direction: word_coverage(sample.items) for direction, sample in samples.items()}
     return CorpusFacts(sizes, digest.hexdigest(), coverage)
 
 
@@ -150,7 +149,7 @@ def score_pairs(
 
 
 def random_interval(pairs: int) -> int:
-    """Return n: of so many pairs, every n-th source also gets another target, at random, and is scored with it."""
+    """Return n: of a text of so many pairs, every n-th target is also scored with a random source."""
     return min(max(pairs // _RANDOM_PAIRS, 1), 20)
 
 
@@ -173,7 +172,7 @@ def _rows(
     coverage: Callable[[Pair], float],
     similarity: Similarity | None,
 ) -> Iterator[str]:
-    """Yield a row for each pair, and one for a random counterpart of every n-th."""
+    """Yield a row for each pair, then one for every n-th target with a random source; `every` is n."""
     pairs = [pair for _, pair in block]
     lines = [line for line, _ in block] + [RANDOM_LINE] * len(range(0, len(block), every))
     other = _partners([src for src, _ in pairs])
@@ -182,41 +181,41 @@ def _rows(
     similarities = similarity(pairs) if similarity else [math.nan] * len(pairs)
     shares = list(_language_shares(bitext.languages, pairs))
     for number, (line, pair, similar) in enumerate(zip(lines, pairs, similarities, strict=True)):
-        (forward, forward_contrast), (backward, backward_contrast) = (each[number] for each in entropies)
+        (forward, forward_contrast), (backward, backward_contrast) = (side[number] for side in entropies)
         ratio = len(pair[1]) / len(pair[0]) if pair[0] else math.nan
-        found = (forward, backward, forward_contrast, backward_contrast, coverage(pair), ratio)
+        scores = (forward, backward, forward_contrast, backward_contrast, coverage(pair), ratio)
         key = pair_hash(*pair, bitext.direction).hex()
-        features = (*found, *(side[number] for side in shares), similar)
+        features = (*scores, *(side[number] for side in shares), similar)
         yield "\t".join([str(bitext.number), str(line), key, *(f"{x:.4g}" for x in features)])
 
 
 def _cross_entropies(scorer: Scorer, pairs: Sequence[Pair], side: int) -> list[tuple[float, float]]:
-    """Return for each pair its cross-entropy, and what it is less than with another given sentence.
+    """Return for each pair its cross-entropy, and how much higher it is when another sentence is given.
 
     Both in nats per token; nan where the model takes no such pair, or there is no other sentence.
     """
     other = _partners([pair[side] for pair in pairs])
     right = [(pair[side], pair[1 - side]) for pair in pairs]
     wrong = [(pairs[other[i]][side], pair[1 - side]) for i, pair in enumerate(pairs)]
-    found = list(scorer([*right, *wrong]))
+    scores = list(scorer([*right, *wrong]))
     results = []
-    for own, contrast, is_same in zip(found[: len(pairs)], found[len(pairs) :], map(eq, right, wrong), strict=True):
-        entropy = math.nan if own is None else -own[0] / own[1]
-        results.append((entropy, math.nan if contrast is None or is_same else -contrast[0] / contrast[1] - entropy))
+    for given, changed, is_same in zip(scores[: len(pairs)], scores[len(pairs) :], map(eq, right, wrong), strict=True):
+        entropy = math.nan if given is None else -given[0] / given[1]
+        results.append((entropy, math.nan if changed is None or is_same else -changed[0] / changed[1] - entropy))
     return results
 
 
 def _partners(sentences: Sequence[str]) -> NDArray[np.intp]:
-    """Return for each of B sentences the index of another of similar length, the same in every session.
+    """Return for each of B sentences the index of another of similar length, the same in every process.
 
-    Equal sentences have one partner. It is not empty; a sentence without any other is its own.
+    Equal sentences have the same partner, which is not empty; a sentence without any other is its own partner.
     """
     places = {sentence: i for i, sentence in enumerate(sentences)}
     lengths = [int(4 * math.log2(1 + len(sentence))) for sentence in places]
     order = np.lexsort((np.random.default_rng(len(lengths)).random(len(lengths)), np.array(lengths)))
     rows = np.array(list(places.values()), np.intp)[order]
     others = np.roll(rows, 1)
-    shortest = int("" in places)  # its place, the empty one apart
+    shortest = int("" in places)  # the place in `rows` of the shortest that is not empty
     others[: shortest + 1] = rows[min(shortest + 1, len(rows) - 1)]
     partner = dict(zip((sentences[row] for row in rows), others, strict=True))
     return np.array([partner[sentence] for sentence in sentences], np.intp)
@@ -230,14 +229,14 @@ def _language_shares(languages: tuple[str, str], pairs: Sequence[Pair]) -> Itera
             continue
         scorer = scorer_for(*languages)
         found = confidences(scorer.score([pair[side] for pair in pairs], scorer.table))
-        shares: list[float] = found[:, [each == base_language(code) for each in scorer.languages]].sum(axis=1).tolist()
-        yield shares
+        columns = [language == base_language(code) for language in scorer.languages]
+        yield found[:, columns].sum(axis=1).tolist()
 
 
 def small_model(
     name: str, languages: tuple[str, str], root: str, train: list[dict[str, Any]], size: int, device: str
 ) -> dict[str, Any]:
-    """Return the configuration of a model that learns for a few epochs: later it would know wrong pairs by heart.
+    """Return the configuration of a model that learns for a few epochs only, before it memorises wrong pairs.
 
     `size`: of the target text, in bytes.
     """

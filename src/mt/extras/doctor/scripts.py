@@ -24,7 +24,7 @@ _SCRIPTS = (
 _LANGUAGES_BY_SCRIPT = {script: frozenset(codes) for script, *codes in map(str.split, _SCRIPTS.split(", "))}
 _COMPOUND = {"Hans": "Hani Bopo", "Hant": "Hani Bopo", "Jpan": "Hani Hira Kana", "Kore": "Hang Hani"}
 
-# For an unknown language: share of the letters that makes a script one of its own, and share that listed scripts need.
+# For an unlisted language: least share of its letters in each of its scripts, and in all listed scripts together.
 _MIN_SHARE, _MIN_LISTED = 0.1, 0.9
 _MAX_LINES = 2000
 
@@ -43,9 +43,9 @@ _MIXED = regex.compile(rf"\p{{sc=Latn}}{_LOOKALIKE}|{_LOOKALIKE}\p{{sc=Latn}}")
 
 
 def scripts_of(language: str, lines: Iterable[str] = ()) -> frozenset[str]:
-    """Return the scripts of a language code; one in it, as in sr-Latn, decides.
+    """Return the scripts of a language; a script in its code, as in sr-Latn, decides.
 
-    Those of a language that is not listed are found in `lines`, text in it; none if they are unknown.
+    The scripts of an unlisted language are detected in `lines`, text in that language; empty if that fails.
     """
     for part in language.replace("_", "-").split("-")[1:]:
         if (code := part.title()) in _COMPOUND or _is_script(code):
@@ -98,12 +98,12 @@ def foreign_letters(text: str, scripts: frozenset[str]) -> Iterator[Issue]:
         yield "mixed-script", mixed.start(), mixed[0]
     if (first := _letters_outside(scripts).search(text)) is None:
         return
-    own = len(_letters(scripts).findall(text)) * (1 if _SYLLABIC.isdisjoint(scripts) else _LATIN_PER_SIGN)
+    n_expected = len(_letters(scripts).findall(text)) * (1 if _SYLLABIC.isdisjoint(scripts) else _LATIN_PER_SIGN)
     words = _ASCII.sub(lambda run: "" if _TECHNICAL.search(run[0]) else run[0], text)
-    latin = 0 if "Latn" in scripts else len(_letters(_LATIN).findall(words))
-    others = len(_letters_outside(scripts | _LATIN).findall(text))
-    if others + latin > own and (others >= _MIN_FOREIGN or latin >= _MIN_LATIN):
+    n_latin = 0 if "Latn" in scripts else len(_letters(_LATIN).findall(words))
+    n_other = len(_letters_outside(scripts | _LATIN).findall(text))
+    if n_other + n_latin > n_expected and (n_other >= _MIN_FOREIGN or n_latin >= _MIN_LATIN):
         yield "wrong-script", first.start(), ""
-    elif others and not mixed:
+    elif n_other and not mixed:
         position = next(_letters_outside(scripts | _LATIN).finditer(text)).start()
         yield "foreign-letters", position, text[position]

@@ -75,8 +75,8 @@ def criteria_by_direction(
     config: Config, statistics: Sequence[BitextStatistics], tokenizers: tuple[Path, Path] | None
 ) -> dict[str, Criteria]:
     """Return the criteria for each direction."""
-    # Two specials are counted for a source.
-    data, tag = config.data, config.source_tags - (not config.model.source_format.startswith("<s>"))
+    # `sentence_tokens` counts `<s>` and `</s>` of a source, but no tags; some formats have no `<s>`.
+    data, n_more = config.data, config.source_tags - (not config.model.source_format.startswith("<s>"))
     reasons = {language: undetectable(language) for language in (*data.source_lang, *data.target_lang)}
     for language, reason in reasons.items():
         if reason:
@@ -91,7 +91,7 @@ def criteria_by_direction(
             languages=languages,
             scripts=(scripts_of(languages[0], sources), scripts_of(languages[1], (tgt for _, tgt in pairs))),
             max_ratio=data.max_ratio,
-            max_length=(data.max_length - tag, data.max_length),
+            max_length=(data.max_length - n_more, data.max_length),
             typical_ratio=_typical_ratio(pairs),
             tokenizers=tokenizers,
             detectable=(not reasons[languages[0]], not reasons[languages[1]]),
@@ -115,7 +115,7 @@ def _typical_ratio(pairs: Sequence[Pair]) -> tuple[float, float]:
 def load_tokenizers(
     config: Config, runs: Path, statistics: Sequence[BitextStatistics]
 ) -> tuple[str, TokenizerPair] | None:
-    """Return a description and the tokenizers: those of the configuration's run, given, or trained on the sample.
+    """Return a description and the tokenizers: the run's, those the configuration names, or new ones for the sample.
 
     None without training text.
     """

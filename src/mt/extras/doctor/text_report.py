@@ -14,11 +14,11 @@ from mt.extras.doctor.rules import DROPPED_BY_CLEANING, SEVERITIES
 
 COVERAGE_HEADER = ("tokenizer", "sentences", "pieces per word", "characters per piece", "as bytes")
 
-_FORMAT = 1  # of the JSON document; a field that changes its meaning raises it
+_FORMAT = 1  # of the JSON document; raise it when a field changes its meaning
 
 
 def text_report(report: CorpusReport, config: str = "CONFIG") -> str:
-    """Return the verdict, tables, then examples; `config` is the configuration as a shell reads it."""
+    """Return the verdict, tables, then examples; `config` as for `judge`."""
     verdict = judge(report, config)
     actions = [f"\n{n}. {action.command}\n   {action.gain}" for n, action in enumerate(verdict.actions, 1)]
     parts = [f"{verdict.words}. {verdict.reason}{''.join(actions)}", table(["text", "pairs"], size_rows(report))]
@@ -36,8 +36,8 @@ def text_report(report: CorpusReport, config: str = "CONFIG") -> str:
 def size_rows(report: CorpusReport) -> list[tuple[str, str]]:
     """Return each bitext and its number of pairs, the training text first."""
     return [
-        (f"{one.bitext.split}: {' and '.join(dict.fromkeys(one.bitext.files))}", f"{one.pairs:,}")
-        for one in reversed(report.statistics)
+        (f"{stats.bitext.split}: {' and '.join(dict.fromkeys(stats.bitext.files))}", f"{stats.pairs:,}")
+        for stats in reversed(report.statistics)
     ]
 
 
@@ -47,7 +47,7 @@ def _row(finding: Finding) -> list[str]:
 
 
 def share_of(finding: Finding) -> str:
-    """Return the share of the training pairs checked that have a finding."""
+    """Return the share of the checked training pairs that have a finding."""
     checked = finding.checked.get("train", 0)
     return f"{100 * finding.counts.get('train', 0) / checked:.2f} %" if checked else "-"
 
@@ -102,7 +102,7 @@ def severity_counts(report: CorpusReport) -> str:
 
 
 def as_json(report: CorpusReport, config: str = "CONFIG") -> dict[str, Any]:
-    """Return the report as a JSON document; `config` is the configuration as a shell reads it."""
+    """Return the report as a JSON document; `config` as for `judge`."""
     coverage, verdict = report.coverage, judge(report, config)
     return {
         "format": _FORMAT,
@@ -113,12 +113,12 @@ def as_json(report: CorpusReport, config: str = "CONFIG") -> dict[str, Any]:
         "pairs": report.pairs,
         "texts": [
             {
-                "split": one.bitext.split,
-                "files": list(dict.fromkeys(one.bitext.files)),
-                "target_lang": one.bitext.languages[1],
-                "pairs": one.pairs,
+                "split": stats.bitext.split,
+                "files": list(dict.fromkeys(stats.bitext.files)),
+                "target_lang": stats.bitext.languages[1],
+                "pairs": stats.pairs,
             }
-            for one in reversed(report.statistics)
+            for stats in reversed(report.statistics)
         ],
         "findings": [_finding_as_json(finding) for finding in report.findings],
         "tokenizer": coverage

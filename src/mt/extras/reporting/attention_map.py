@@ -32,7 +32,7 @@ def check_drawable(path: Path, by_head: bool, texts: Sequence[str] = ()) -> None
     """Check the options before anything is translated; `texts` is empty if they are not known yet.
 
     Raises:
-        InputError: an unknown suffix, `by_head` for HTML, which always has every head, or no text or too many of them.
+        InputError: an unknown suffix, `by_head` for HTML, which always has every head, or texts that `draw` refuses.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -66,7 +66,7 @@ def _check_number(path: Path, number: int, note: str = "") -> None:
 
 
 def attention_image(attention: Attention, kind: str, by_head: bool = False) -> bytes:
-    """Return the content of a png or svg file; `by_head` draws every layer (row) and head (column), not their mean."""
+    """Return the content of a PNG or SVG file; `by_head` draws every layer (row) and head (column), not their mean."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -126,12 +126,12 @@ def map_element(attentions: Sequence[Attention]) -> str:
     """Return the HTML element of the maps; a page with it needs `STYLE` and `SCRIPT`."""
     data = [
         {
-            "text": "".join(filter(_is_text, one.source)).replace(SPACE, " ").strip(),
-            "source": [_label(token) for token in one.source],
-            "target": [_label(token) for token in one.target],
-            "weights": (one.weights * 100).round().int().tolist(),  # a colour shows no more than hundredths
+            "text": "".join(filter(_is_text, attention.source)).replace(SPACE, " ").strip(),
+            "source": [_label(token) for token in attention.source],
+            "target": [_label(token) for token in attention.target],
+            "weights": (attention.weights * 100).round().int().tolist(),  # a colour shows no more than hundredths
         }
-        for one in attentions
+        for attention in attentions
     ]
     text = html.escape(json.dumps(data, ensure_ascii=False, separators=(",", ":")), quote=True)
     return f'<div class="attention" data-maps="{text}"><noscript>The maps need JavaScript.</noscript></div>'

@@ -47,7 +47,7 @@ class Line(NamedTuple):
 
 
 def line_chart(title: str, x_label: str, lines: Sequence[Line], logarithmic: bool = False) -> str:
-    """Draw at most three lines; those without points are left out. `logarithmic` is the vertical axis."""
+    """Draw at most three lines; those without points are left out. `logarithmic` is about the vertical axis."""
     drawn = [line for line in lines if len(line.x)]
 
     def draw(axes: "Axes") -> None:
@@ -67,8 +67,8 @@ def histogram(
 ) -> str:
     """Draw the distributions of named samples (N,) as outlines, and a threshold as a dashed line.
 
-    Whole numbers are counted up to a percentile. Others are in % of their sample; those beyond the percentile at
-    either end count for the end.
+    Whole numbers are counted up to a percentile. Other numbers are shown in % of their sample; those beyond the
+    percentile at either end are counted in the first or last bin.
     """
     whole = all(np.issubdtype(values.dtype, np.integer) for _, values in samples)
     limit = max(np.percentile(values, percentile) for _, values in samples)

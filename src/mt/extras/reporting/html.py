@@ -16,7 +16,7 @@ Section = tuple[str, str]  # a heading in plain text and the HTML below it
 def page(
     window: str, title: str, subtitle: str, top: str, sections: Sequence[Section], style: str = "", script: str = ""
 ) -> str:
-    """Build a page: its window's title, a heading and a line below it in plain text, HTML, and links to its sections.
+    """Build a page: the title of its window, a heading and a line below it in plain text, `top` in HTML, and sections.
 
     Sections without content are left out.
     """
@@ -44,9 +44,9 @@ def web_file(name: str) -> str:
 
 
 def headline(kind: str, words: str, content: str = "", number: str = "", unit: str = "") -> str:
-    """Build the box at the top of a page: what it means in plain text, HTML below it, and a number with its unit.
+    """Build the box at the top of a page: a verdict in plain text, HTML below it, and a number with its unit.
 
-    Its kind, the colour of its edge, is good, warning, error or nothing.
+    `kind`, the colour of its edge, is good, warning, error or empty.
     """
     score = f'<div class="score">{html.escape(number)}<small>{html.escape(unit)}</small></div>' if number else ""
     return f'<div class="headline {kind}">{score}<div><p class="words">{html.escape(words)}</p>{content}</div></div>'

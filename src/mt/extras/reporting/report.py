@@ -1,4 +1,4 @@
-"""The report of a training: one self-contained HTML file."""
+"""The report of a training run: one self-contained HTML file."""
 
 import html
 import re
@@ -29,7 +29,7 @@ from mt.text.languages import is_spaced, language_name
 
 _NUMBERS = ("bleu", "chrf", "ter", "exact_match", "sentences_per_second")  # scores with one decimal
 _EXTREMES = 8  # worst and best sentences
-_UNSELECTED = 6  # sentences of the test set
+_EVENLY_SPACED = 6  # sentences of the test set
 _CORPORA = 3  # named at the top
 _MAPS = 3  # sentences whose attention is shown
 _MAP_CHARACTERS = 90
@@ -95,7 +95,7 @@ def _subtitle(data: RunData) -> str:
 
 def _headline(data: RunData) -> str:
     training = data.config.training
-    most = f" of at most {training.max_steps:,}" if training.minutes is None else ""  # which replans the steps
+    most = f" of at most {training.max_steps:,}" if training.minutes is None else ""  # else max_steps is replanned
     state = f"it is at step {data.steps:,}{most}"
     if not data.manifest:
         return headline("warning", f"This training has not finished; {state}.")
@@ -227,7 +227,7 @@ def _sentences(test: TestSet) -> str:
     pairs = zip(test.hypotheses, test.references, strict=True)
     scores = [float(metric.sentence_score(hypothesis, [reference]).score) for hypothesis, reference in pairs]
     ranked = sorted(range(len(scores)), key=lambda i: (scores[i], i))
-    even = range(0, len(scores), -(-len(scores) // _UNSELECTED) or 1)
+    even = range(0, len(scores), -(-len(scores) // _EVENLY_SPACED) or 1)
     chosen = {"Evenly spaced sentences": even, "Worst by chrF": ranked[:_EXTREMES]}
     chosen["Best by chrF"] = ranked[::-1][: min(_EXTREMES, len(ranked) // 2)]
     content = ""
@@ -266,9 +266,9 @@ def _attention(data: RunData) -> str:
         split = "valid" if data.config.data.test is None else "test"
         for text in read_texts(data.run, split, data.config.data):
             sources = [source for source in text.sources if len(source) <= _MAP_CHARACTERS][:_MAPS]
-            into = opened.translator.for_text(text)
-            for [candidate] in into.translate(sources, opened.settings.search):
-                attentions += read_attention(opened.model, opened.tokenizers, candidate, into.tags)
+            translator = opened.translator.for_text(text)
+            for [candidate] in translator.translate(sources, opened.settings.search):
+                attentions += read_attention(opened.model, opened.tokenizers, candidate, translator.tags)
     except MtError as error:
         log.warning("the report has no attention maps: %s", error.message)
         return ""

@@ -30,7 +30,7 @@ Event = dict[str, Any]
 class TestSet:
     """A scored test set, in one direction with one search method."""
 
-    name: str  # of its files: `test`, or `test.de` of several languages, or `test.en-de` of several source languages
+    name: str  # of its files: `test`, or with several target languages `test.de`, or with several sources `test.en-de`
     scores: dict[str, Any]  # the public JSON object of the method
     sources: list[str]
     references: list[str]
@@ -108,7 +108,7 @@ def _read(run: RunDir, path: Path, errors: str = "strict") -> str:
 
 
 def read_history(run: RunDir) -> list[Event]:
-    """Read the events of the training that led to the result; none where it has not begun."""
+    """Read the events of the training that led to the result; none before it has started."""
     text = run.metrics.read_text(encoding="utf-8", errors="replace") if run.metrics.is_file() else ""
     return _without_lost_steps(parse_events(text))
 
@@ -134,7 +134,7 @@ def _without_lost_steps(events: Iterable[Event]) -> list[Event]:
     result: list[Event] = []
     for event in events:
         if event["event"] in ("start", "resume"):
-            result = [one for one in result if one["step"] <= event["step"]]
+            result = [earlier for earlier in result if earlier["step"] <= event["step"]]
         result.append(event)
     last = {event["step"]: event for event in result if event["event"] == "validation"}
     end = last_step(result)
@@ -163,10 +163,10 @@ def _test_sets(run: RunDir) -> Iterator[TestSet]:
             (result["method"], direction(result.get("source_lang", ""), result.get("target_lang", "")))
             for result in results
         ]
-        _ = [result[key] for result in results for key in _COLUMNS]
+        _ = [result[key] for result in results for key in _COLUMNS]  # a missing score is damage
     has_several = len({name for _, name in kinds}) > 1
-    for result, (method, own) in zip(results, kinds, strict=True):
-        name = f"test.{own}" if has_several else "test"
+    for result, (method, language) in zip(results, kinds, strict=True):
+        name = f"test.{language}" if has_several else "test"
         files = [run.scores / f"{name}.{suffix}" for suffix in ("source", "reference", method)]
         if all(file.is_file() for file in files):
             sources, references, hypotheses = (list(read_lines(file)) for file in files)

@@ -22,18 +22,18 @@ class Facts:
     """The measurements that a verdict rests on; None where a run does not have them."""
 
     run: str  # its folder, quoted for a shell
-    bleu: float  # mean over the directions; over the trained ones, if there are others
+    bleu: float  # mean over the directions that were trained, or over all if none was
     pairs: int | None
-    is_small: bool  # a corpus, as far as its size is known
-    passes: int | None  # complete ones
-    longer: int  # steps to go on to: twice as many, or with a small corpus about 20 passes
+    is_small: bool  # True if the corpus is known to be small
+    passes: int | None  # complete ones over the corpus
+    longer: int  # max_steps of a longer training: at least twice the steps, with a small corpus about 20 passes
     lifted: str  # options that lift the limits which would end the training earlier
     gain: float | None  # of validation BLEU in the last quarter of the steps
-    lost: float  # validation BLEU since the start, of a training that starts from another model
-    ratio: float  # length of translations by that of references, in BLEU's tokens; of the worst language
+    lost: float  # validation BLEU lost since the start of a training that started from another model
+    ratio: float  # length of translations over that of references, in BLEU's tokens; of the worst direction
     copied: float  # % of translations
     looping: float  # % of translations
-    wrong_language: float  # % of translations, in the mean of the directions where it is known
+    wrong_language: float  # % of translations, mean over the directions for which it is known
     is_demo: bool
 
 
@@ -63,8 +63,8 @@ class Verdict:
         return [lines[0], f"reasons: {reasons}", lines[1]] if reasons else lines
 
 
-# BLEU below the number is so good: Google Cloud, AutoML Translation, "Evaluating models"; Lavie 2010 (understandable
-# above 30, fluent above 50). The last is this project's own.
+# The words for BLEU below each number: Google Cloud, AutoML Translation, "Evaluating models"; Lavie 2010
+# (understandable above 30, fluent above 50). The last words are this project's own.
 BANDS = (
     (10, "of little use yet"),
     (20, "the gist is hard to get"),
@@ -76,7 +76,7 @@ BANDS = (
 )
 _LONGER = "train longer, from where it ended: the same command with {lifted}--set training.max_steps={longer}"
 
-# The first that holds gives the advice.
+# The first check that holds gives the advice.
 CHECKS = (
     Check(
         lambda f: f.is_demo,
@@ -142,7 +142,7 @@ CHECKS = (
 
 
 def judge(data: RunData) -> Verdict | None:
-    """Judge a finished run by the scores of its own test set; None without BLEU there, or once training goes on."""
+    """Judge a finished run by the scores of its own test set; None without BLEU there, or if it was trained further."""
     tests = [test for test in data.best_tests if test.scores["bleu"] is not None]
     if not data.manifest or data.has_newer_steps or not tests:
         return None
@@ -161,7 +161,7 @@ def judge(data: RunData) -> Verdict | None:
 
 def _facts(data: RunData, tests: list[TestSet]) -> Facts:
     curve = [(e["step"], e["bleu"]) for e in data.of_kind("validation") if e.get("bleu") is not None]
-    early, late = ([bleu for step, bleu in curve if (step > 0.75 * data.steps) == late] for late in (False, True))
+    early, late = ([bleu for step, bleu in curve if (step > 0.75 * data.steps) == last] for last in (False, True))
     sources = data.config.data.test if isinstance(data.config.data.test, tuple) else data.config.data.train
     triples = [triple for t in tests for triple in zip(t.sources, t.references, t.hypotheses, strict=True)]
     copied = sum(bool(s.strip()) and s.strip() == h.strip() != r.strip() for s, r, h in triples)
