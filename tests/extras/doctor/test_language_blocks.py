@@ -23,6 +23,10 @@ GERMAN = (
     "beginnt der Film? Sie spielt jeden Tag Klavier. Wir brauchen mehr Zeit. Auf Wiedersehen."
 ).replace("? ", "?. ")
 SHORT_GERMAN = [sentence if sentence[-1] in "?." else f"{sentence}." for sentence in GERMAN.split(". ")]
+RUSSIAN = (
+    "Доброе утро. Где находится вокзал? Я хочу есть. Это слишком дорого. Подождите здесь, пожалуйста. Сегодня он не "
+    "придёт. Дети уже спят. У вас есть ещё хлеб? Мы идём домой. Вода холодная. Она читает книгу. Я не понимаю ни слова."
+).split(". ")
 NAMES = [f"lib{a}{b}-dev {c}" for a in ("gtk", "qt", "xml") for b in ("core", "gui", "tools") for c in (2, 3, 6, 17)]
 
 
@@ -88,6 +92,13 @@ def test_the_corpus_itself_tells_unlisted_languages_and_close_relatives_apart(
     text = [*pairs[:500], *((target, source) for source, target in pairs[500:540]), *pairs[540:]]
     [found] = language_blocks(text, languages)
     assert same(found, LanguageBlock(500, 540, None, ""))
+
+
+def test_a_language_unlike_all_others_has_its_name(pairs: list[Pair]) -> None:
+    foreign = [(RUSSIAN[n % len(RUSSIAN)], target) for n, (_, target) in enumerate(pairs[300:500])]
+    [found] = language_blocks([*pairs[:300], *foreign, *pairs[500:1000]], ("en", "it"))
+    assert found.language == "ru"  # each line is at the bound of the evidence for several languages
+    assert same(found, LanguageBlock(300, 500, 0, "ru"))
 
 
 @pytest.mark.slow

@@ -97,31 +97,47 @@ def language_blocks(pairs: Iterable[Pair], languages: tuple[str, str]) -> list[L
 
 def _segment_blocks(pairs: Sequence[Pair], languages: tuple[str, str]) -> list[LanguageBlock]:
     """Return the blocks with the most evidence that do not overlap, by their start."""
+    scorer, codes = scorer_for(*languages), [base_language(code) for code in languages]
+    sides = [[pair[side] for pair in pairs] for side in (0, 1)]
+    scores = [scorer.score(side, scorer.table) for side in sides]
     candidates = [
         LanguageBlock(start, end, side, language, total)
-        for side, language, gains in _evidence(pairs, languages)
+        for side, language, gains in _evidence(scorer, sides, scores, codes)
         for start, end, total in _runs(gains - _DOUBT)
     ]
-    names = _blocks_of_names(candidates, pairs, languages)
+    names = _blocks_of_names(candidates, pairs, codes)
     kept: list[LanguageBlock] = []
-    for block in sorted(set(candidates) - names, key=lambda block: -block.evidence):
+    # Evidence is bounded, so several languages may have the same; that of the other side is the likeliest.
+    for block in sorted(candidates, key=lambda block: (-block.evidence, block.language not in codes)):
+        if block in names:
+            continue
         rivals = [other for other in kept if other.side == block.side or None in (other.side, block.side)]
         if sum(other.overlap(block.start, block.end) for other in rivals) < 0.3 * (block.end - block.start):
-            kept.append(block)
+            kept.append(_named(block, scorer, scores, codes))
     return sorted(kept, key=lambda block: block.start)
 
 
-def _evidence(pairs: Sequence[Pair], languages: tuple[str, str]) -> Iterator[tuple[int | None, str, Array]]:
+def _named(block: LanguageBlock, scorer: LineScorer, scores: Sequence[Array], codes: Sequence[str]) -> LanguageBlock:
+    """Return a block in a third language with the one that py3langid finds likeliest for all of its lines."""
+    if block.side is None or block.language in codes:
+        return block
+    totals = scores[block.side][block.start : block.end].sum(axis=0).tolist()
+    others = (each for each in zip(totals, scorer.languages, strict=True) if each[1] not in codes)
+    expected = codes[block.side]
+    return replace(block, language=max(each for each in others if not confusable(each[1], expected))[1])
+
+
+def _evidence(
+    scorer: LineScorer, sides: Sequence[Sequence[str]], scores: Sequence[Array], codes: Sequence[str]
+) -> Iterator[tuple[int | None, str, Array]]:
     """Yield each side with each language that it should not be in, and the evidence for that in each line (N,)."""
-    scorer, codes = scorer_for(*languages), [base_language(code) for code in languages]
-    sides = [[pair[side] for pair in pairs] for side in (0, 1)]
-    by_ngrams = [_by_ngrams(scorer, scorer.score(sides[side], scorer.table), codes[side]) for side in (0, 1)]
+    by_ngrams = [_by_ngrams(scorer, scores[side], codes[side]) for side in (0, 1)]
     swapped = [evidence.pop(codes[1 - side], None) for side, evidence in enumerate(by_ngrams)]
     for side in (0, 1):
         yield from ((side, language, gains) for language, gains in by_ngrams[side].items())
     if codes[0] == codes[1]:
         return
-    if len(pairs) >= _MIN_PAIRS:
+    if len(sides[0]) >= _MIN_PAIRS:
         learned = _by_corpus(scorer, sides, swapped)
         swapped = [new if old is None else (new + old) / 2 for new, old in zip(learned, swapped, strict=True)]
     if swapped[0] is not None and swapped[1] is not None:
@@ -185,7 +201,7 @@ def _runs(gains: Array) -> Iterator[tuple[int, int, float]]:
 
 
 def _blocks_of_names(
-    blocks: Iterable[LanguageBlock], pairs: Sequence[Pair], languages: tuple[str, str]
+    blocks: Iterable[LanguageBlock], pairs: Sequence[Pair], codes: Sequence[str]
 ) -> set[LanguageBlock]:
     """Return the blocks with the same words on both sides, names or code, that are not translated elsewhere either."""
     words = {}
@@ -202,7 +218,6 @@ def _blocks_of_names(
             seen.update(common)
             same.update(common & _words(target))
     translated = {word for word in wanted if seen[word] > 2 and same[word] < 0.3 * seen[word]}
-    codes = [base_language(code) for code in languages]
     return {
         block
         for block, sampled in words.items()
