@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -22,7 +23,7 @@ from mt.config import load_config, parse_config
 from mt.data.corpus import Pair
 from mt.data.prepare import prepare_text
 from mt.errors import InputError, MachineError
-from mt.extras.doctor import scoring
+from mt.extras.doctor import pair_scores, scoring
 from mt.extras.doctor.bitexts import bitexts_of
 from mt.extras.doctor.pair_scores import RAW, load_scores, require_scores_folder, write_scores
 from mt.storage import atomic
@@ -312,6 +313,12 @@ def test_pairs_that_are_too_few_or_too_alike_are_refused(
         (tmp_path / f"train.{code}").write_text("".join(f"{line}\n" for line in pairs))
     assert "too few pairs to score, or too alike" in score(tmp_path, *judges, code=2)
     assert [path.name for path in (tmp_path / "scores").iterdir()] == [".mt-data-score"]
+
+
+def test_pairs_that_are_no_better_than_random_suggest_no_threshold() -> None:
+    random = np.arange(20.0, dtype=np.float32)
+    assert pair_scores._threshold(random, random / 2) is None
+    assert pair_scores._threshold(random, np.array([3, 40, 60], np.float32)) == 25
 
 
 def test_embeddings_need_their_package(tmp_path: Path) -> None:

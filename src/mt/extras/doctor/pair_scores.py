@@ -122,10 +122,13 @@ def write_scores(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         if len(random) > 1 and random.std() > 0:
             evidence.append((values - random.mean()) / random.std())
     scores = np.mean(evidence, axis=0) if evidence else np.full(len(features), np.nan, np.float32)
-    if np.isnan(scores[~is_random]).all():
-        _remove(raw)
-        raise InputError("data.train: too few pairs to score, or too alike", "scores compare different pairs")
     threshold = _threshold(scores[is_random], scores[~is_random])
+    if threshold is None:
+        _remove(raw)
+        if np.isnan(scores[~is_random]).all():
+            raise InputError("data.train: too few pairs to score, or too alike", "scores compare different pairs")
+        message = "data.train: no pair scores better than pairs put together at random"
+        raise InputError(message, "find the reason: mt data check")
     with atomic.new_file(folder / TABLE) as write, raw.open(encoding="utf-8") as rows:
         write(("\t".join(("file", "line", "pair", *COLUMNS)) + "\n").encode())
         for row, score, random in zip(rows, scores.tolist(), is_random.tolist(), strict=True):
@@ -150,10 +153,10 @@ def _remove(raw: Path) -> None:
     raw.unlink()
 
 
-def _threshold(random: Values, scores: Values) -> float:
+def _threshold(random: Values, scores: Values) -> float | None:
     random, scores = random[~np.isnan(random)], scores[~np.isnan(scores)]
     better = scores[scores > np.quantile(random, _CLEAR)] if len(random) else scores
-    return float(np.median(better)) / 2 if len(better) else math.nan
+    return float(np.median(better)) / 2 if len(better) else None
 
 
 def score_table(summary: Mapping[str, Any]) -> str:
