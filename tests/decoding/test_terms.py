@@ -319,7 +319,7 @@ def test_a_translation_that_ends_with_a_term_has_attention(both: Twins) -> None:
 
     ids, source = tokenizer.encode("Der alte Mann"), both.tokenizers.source.encode(LINES[0])
     rows = [[float(row == column) for column in range(len(source))] for row in range(len(ids))]
-    search = replace(term_search(engine, tokenizer, Unit(9, 13, 2, ((2, 1.0),))), costs=ending)
+    search = replace(term_search(engine, tokenizer, Unit(9, 13, 2, ((2, 1.0),))), next_log_probs=ending)
     sentence = Sentence(source, Prefix(), [Term(2, 5, ("Hund",))], LINES[0])
     [[found]] = search.complete([sentence], [[Hypothesis(ids, -9.0, -1.0, rows)]], OPTIONS, lambda *_: 60)
     assert (tokenizer.decode(found.ids), found.attention) == ("Der alte Hund", rows)
