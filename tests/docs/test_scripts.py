@@ -65,6 +65,22 @@ def test_experiments_are_trained_without_a_test_set_and_laid_out_in_a_table(tiny
     assert "plain: was trained with other settings than the file or tiny.yaml has now" in refused().stderr
 
 
+@pytest.mark.slow
+def test_experiments_of_some_minutes_have_the_steps_that_take_them(tiny: Path) -> None:
+    (tiny / "list.yaml").write_text("{base: tiny.yaml, minutes: 0.01, experiments: [{name: plain}]}")
+    row = script("experiments.py", "list.yaml", cwd=tiny).splitlines()[-1].split(" | ")
+    runs = tiny / "runs" / "experiments"
+    steps = round(0.6 / float((runs / "plain.seconds").read_text()))
+    assert row[4] == f"{steps:,}"
+    config = yaml.safe_load((runs / "plain" / "config.yaml").read_text())["training"]
+    assert config["warmup_steps"] == steps // 8
+    assert config["ema_decay"] == round(1 - 12 / steps, 5)
+    (tiny / "list.yaml").write_text("{base: tiny.yaml, minutes: 0.02, experiments: [{name: plain}]}")
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        script("experiments.py", "list.yaml", cwd=tiny)
+    assert "plain: was trained with other settings" in error.value.stderr
+
+
 def test_a_slurm_job_has_all_cores_and_a_process_for_each_gpu(tmp_path: Path) -> None:
     for name, line in {"scontrol": "echo first", "srun": 'echo "$SRUN_CPUS_PER_TASK" "$@"'}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
