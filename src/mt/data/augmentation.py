@@ -113,7 +113,7 @@ def _name(rng: random.Random) -> str:
 
 
 def insert(pair: Pair, span: str, rng: random.Random, languages: Languages) -> Pair:
-    """Put a span into both sides: at the start or the end, before the last mark, after a comma, or between words."""
+    """Put a span into both sides: at the start or end, before the last mark, after the first comma or between words."""
     places = ["start", "end", "end", *(["mark"] * 2 if all(map(_FINAL.search, pair)) else [])]
     places += ["comma"] if all(", " in text for text in pair) else []
     place, fraction = rng.choice([*places, "between"]), rng.random()

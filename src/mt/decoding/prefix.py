@@ -28,7 +28,7 @@ class Prefix(NamedTuple):
     Attributes:
         text: the user's text, normalised.
         ids: its tokens.
-        n_complete: how many of them are not rolled back, as they spell complete words.
+        n_complete: how many of them stay when the last word is rolled back, by at most `_MAX_ROLLBACK` pieces.
         forced: the likeliest tokens, with which search begins; the last may be longer than the prefix.
     """
 
@@ -125,7 +125,7 @@ class PrefixSpeller:
         return pieces[start : bisect.bisect_left(pieces, True, start, key=lambda piece: not piece[0].startswith(text))]
 
     def decode(self, prefix: Prefix, ids: Sequence[int]) -> str:
-        """Return the text of a translation, with the prefix as the user wrote it.
+        """Return the text of a translation, which begins with the prefix's text.
 
         Decoded tokens may not begin with it: a user's tokenizer may normalise text, and stray bytes behind a character
         that is spelt in bytes garble it.

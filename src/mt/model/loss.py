@@ -23,9 +23,9 @@ _Losses = tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None]
 
 
 def with_bias(states: Tensor, output: nn.Linear) -> tuple[Tensor, Tensor]:
-    """Return states (N, D) and the output layer's matrix (V, D), with a bias as another column of both.
+    """Return states (N, D) and the output layer's matrix (V, D); a bias is one more column, of ones in the states.
 
-    Seven columns of zeros follow it, because GPUs multiply matrices of aligned width faster.
+    Seven columns of zeros follow, because GPUs multiply matrices of aligned width faster.
     """
     if output.bias is None:
         return states, output.weight

@@ -177,9 +177,9 @@ class Casing:
         return sum(usual.get(upper_case(word, language), "A")[0].islower() for word in words) >= _TITLE_WORDS
 
     def _is_shouted(self, line: str, language: str) -> bool:
-        """Return True if a line in capitals is more than abbreviations: by a usually small word, or three long ones.
+        """Return True if a line in capitals is not just abbreviations: one word is usually not, or three are long.
 
-        False for a line mostly in a script without case, where only abbreviations have case.
+        Long is over two letters. False for a line mostly in a script without case, where only abbreviations have case.
         """
         words = WORD.findall(line)
         if 2 * sum(map(_has_case, words)) <= len(words):

@@ -33,7 +33,7 @@ def fill_up(batch: Batch, max_tokens: int, max_positions: int | None = None) -> 
     longest = max(batch.src_tokens.shape[1], batch.tgt_in.shape[1])
     length = max(2, 1 << (longest - 1).bit_length())  # a new row has one token and a padded one
     max_sentences = max_tokens // (length // 2 + 1)  # in a batch whose longest has more than half of `length`
-    if longest * len(batch.src_tokens) > max_tokens:
+    if len(batch.src_tokens) > max_sentences or longest * len(batch.src_tokens) > max_tokens:
         return batch
     # Enough new rows for all `n_tokens`, and enough tokens for one in each of them, whatever the batch holds.
     rows = max_sentences + -(-(max_tokens + max_sentences) // (min(length, max_positions or length) - 1))

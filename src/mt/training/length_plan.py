@@ -40,7 +40,7 @@ class LengthPlan:
         if record.get("limit") == self._limit:
             self._plans = {int(at): steps for at, steps in record["plans"].items()}
         elif settings.minutes is not None:
-            # Before the end of the warm-up nothing is planned; `replan` is due there.
+            # Nothing is planned here before the end of the warm-up: `replan` is due by then.
             if elapsed and step >= max(1, min(settings.warmup_steps, settings.max_steps)):
                 seconds_left = 60 * settings.minutes - elapsed
                 self._plan(step, fitting_steps(settings, step, seconds_left, elapsed / step))
