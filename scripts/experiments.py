@@ -12,7 +12,8 @@ settings that set it apart:
       - {name: more-dropout, set: [model.dropout=0.3]}
 
 With `minutes: 10` in the file each trains for the number of steps that takes 10 minutes, validations not included. It
-times a few steps first (`mt train --dry-run`). Warm-up, moving average and validations follow the number of steps.
+times a few steps first (`mt train --dry-run`). Warm-up, moving average and validations follow the number of steps,
+whatever the file says about them.
 
 No experiment sees a test set: `data.test` is null in all of them. The table has BLEU on the validation set (greedy, the
 best of the training; beam search, of the finished model), the time in CPU minutes, which other work on the machine
@@ -56,7 +57,7 @@ def read_experiments(path: Path) -> list[Experiment]:
     return [
         Experiment(
             str(entry["name"]),
-            entry.get("base", content.get("base")),
+            entry["base"] if "base" in entry else content["base"],
             [*shared, *entry.get("set", [])],
             content.get("minutes"),
         )
@@ -100,11 +101,13 @@ def _length(experiment: Experiment, runs: Path, command: list[str], environment:
     if not note.exists():
         arguments = [part for change in _changes(experiment) for part in ("--set", change)]
         dry = subprocess.run([*command, *arguments, "--dry-run"], capture_output=True, text=True, env=environment)
-        found = re.search(r"([\d.]+) s a step", dry.stdout + dry.stderr)
+        found = re.search(r"([\d.,]+) s a step", dry.stdout + dry.stderr)
         if not found:
             sys.exit(f"{experiment.name}: no time of a step in: {dry.stdout + dry.stderr}")
-        note.write_text(found[1])
+        note.write_text(found[1].replace(",", ""))
     steps = round(60 * experiment.minutes / float(note.read_text()))
+    if steps < 13:  # else the average would have no decay
+        sys.exit(f"{experiment.name}: {steps} steps in {experiment.minutes} minutes are too few")
     lengths = {"max_steps": steps, "warmup_steps": steps // 8, "validate_every": -(-steps // 4)}
     if not any("ema_decay" in change for change in experiment.settings):
         lengths["ema_decay"] = round(1 - 12 / steps, 5)
@@ -118,7 +121,8 @@ def _settings(experiment: Experiment, runs: Path) -> Path:
 def _identity(experiment: Experiment) -> str:
     """Return what identifies a run: its settings and the content of the base, which may change under its name."""
     content = hashlib.sha256(Path(experiment.base).read_bytes()).hexdigest()
-    return json.dumps([experiment.base, content, experiment.minutes, *_changes(experiment)])
+    minutes = [] if experiment.minutes is None else [f"minutes={experiment.minutes}"]
+    return json.dumps([experiment.base, content, *minutes, *_changes(experiment)])
 
 
 def refuse_other_settings(experiment: Experiment, runs: Path) -> None:

@@ -38,7 +38,7 @@ Pair = tuple[str, str]
 
 def main() -> int:
     """Write FOLDER/messages and FOLDER/verses."""
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         print(__doc__, file=sys.stderr)
         return 2
     folder = Path(sys.argv[1])

@@ -444,7 +444,8 @@ def test_the_step_limit_is_not_taken_for_lack_of_time(
         tokenizer_choices(texts.inputs),
         texts.inputs,
     )
-    shape, length, _ = first_config._fit_to_time(template, texts)
+    tokenizers = train_on_sample(template.config(SHAPES[0], PROBE_LENGTH).tokenizer, sample.sample)
+    shape, length, _ = first_config._fit_to_time(template, texts, tokenizers)
     assert (shape, length.steps) == (SHAPES[1], 2)
     assert "2 steps, the limit of mt init, are 0." in notices[-1]
 
@@ -460,6 +461,20 @@ def test_a_text_too_large_for_the_step_limit_is_logged_and_a_measured_format_is_
     text, _ = first_config.draft_config(InitOptions("big", "en", "xx", [files], (), (), None, "cpu"))
     assert parse_config(text, "big.yaml").training.precision in ("fp32", "bf16")
     assert "2 steps, the limit of mt init, are 1." in caplog.text
+
+
+@pytest.mark.slow
+def test_a_time_of_few_steps_gets_smaller_batches(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    lines = [" ".join(rng.choices("abcdefghij", k=8)) for _ in range(12_000)]
+    source = {"source": str(write_lines(tmp_path / "train.en", lines))}
+    source["target"] = str(write_lines(tmp_path / "train.xx", map(str.upper, lines)))
+    options = InitOptions("few", "en", "xx", [source], (), (), 1.0, "cpu")
+    text, _ = first_config.draft_config(options)
+    training = parse_config(text, "few.yaml").training
+    assert (training.max_tokens, training.max_steps < 2000) == (1024, True)
+    text, _ = first_config.draft_config(replace(options, minutes=600.0))
+    assert parse_config(text, "many.yaml").training.max_tokens == 2048
 
 
 @pytest.mark.parametrize("split", [True, False])

@@ -105,7 +105,7 @@ def scan_markdown(source: str) -> Spliced:
 
 
 def _texts(source: str, spans: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Yield the texts of a paragraph as spans of lines, between lines of extensions, formulas and definitions."""
+    """Yield the texts of a paragraph as spans of lines, between extensions and formulas; a definition begins one."""
     text, in_formula = list[tuple[int, int]](), False
     for start, end in spans:
         line = source[start:end]

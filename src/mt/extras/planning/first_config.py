@@ -6,6 +6,7 @@ import torch
 
 from mt.config import Config
 from mt.console import duration, log
+from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, sample_held_out, train_on_sample
 from mt.extras.planning.estimate import estimate, scoring_seconds
@@ -30,6 +31,7 @@ _FIXED_SECONDS, _PAIRS_PER_SECOND = 40.0, 5000  # of preparation
 _VALIDATION_SHARE = 0.15  # of the training time, at most
 PROBE_LENGTH = Length(steps=1000, epochs=10.0, validations=10)
 _STEP_LIMITS = (50, 300_000)
+_FEW_STEPS = 1000  # of 2,048 tokens; with fewer, batches of half the size are better (docs/lab/defaults.md)
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,12 @@ def draft_config(options: InitOptions) -> tuple[str, str]:
     texts = read_given_texts(options)
     inputs = texts.inputs
     template = ConfigTemplate(options.name, options.data_choices(inputs.held_out), tokenizer_choices(inputs), inputs)
-    shape, length, measured = _fit_to_time(template, texts)
+    tokenizers = train_on_sample(template.config(SHAPES[0], PROBE_LENGTH).tokenizer, inputs.sample.sample)
+    shape, length, measured = _fit_to_time(template, texts, tokenizers)
+    if inputs.device == "cpu" and length.minutes is not None and length.steps < _FEW_STEPS:
+        inputs = replace(inputs, few_steps=True)
+        template = replace(template, inputs=inputs)
+        length, measured = _measured_length(template, texts, tokenizers, shape)
     template = replace(template, inputs=with_precision(inputs, measured))
     header, summary = describe(template.config(shape, length), texts, measured)
     return template.text(shape, length, header), summary
@@ -145,16 +152,14 @@ def refuse_unusable(sample: CorpusSample, source: Source, needed: int = 2) -> st
     return name
 
 
-def _fit_to_time(template: ConfigTemplate, texts: GivenTexts) -> tuple[Shape, Length, Measurements]:
+def _fit_to_time(
+    template: ConfigTemplate, texts: GivenTexts, tokenizers: TokenizerPair
+) -> tuple[Shape, Length, Measurements]:
     """Time steps of the first shape and, while too few epochs fit into the time limit, of smaller ones."""
     inputs, shape = template.inputs, first_shape(template.inputs)
-    sample, minutes = inputs.sample.sample, inputs.minutes
-    tokenizers = train_on_sample(template.config(shape, PROBE_LENGTH).tokenizer, sample)
+    minutes = inputs.minutes
     while True:
-        layers = shape.encoder_layers + shape.decoder_layers
-        log.info("timing a few steps: d_model %d, %d layers", shape.d_model, layers)
-        measured = probe(template.config(shape, PROBE_LENGTH), sample, tokenizers, complete=len(sample) == inputs.pairs)
-        length = fitting_length(texts, measured, sum(texts.pairs))
+        length, measured = _measured_length(template, texts, tokenizers, shape)
         is_longest = minutes is None or length.steps == _STEP_LIMITS[1]
         if is_longest or shape == SHAPES[0] or length.epochs >= inputs.size_class.min_epochs:
             break
@@ -164,6 +169,17 @@ def _fit_to_time(template: ConfigTemplate, texts: GivenTexts) -> tuple[Shape, Le
         limit = f"{_STEP_LIMITS[1]:,} steps, the limit of mt init," if is_longest else f"{minutes:g} minutes"
         log.warning("%s are %.1f passes over the text; a longer training learns more", limit, length.epochs)
     return shape, length, measured
+
+
+def _measured_length(
+    template: ConfigTemplate, texts: GivenTexts, tokenizers: TokenizerPair, shape: Shape
+) -> tuple[Length, Measurements]:
+    """Time a few steps of a shape; return the length of a training that fits, and what was measured."""
+    config, sample = template.config(shape, PROBE_LENGTH), texts.inputs.sample.sample
+    layers, tokens = shape.encoder_layers + shape.decoder_layers, config.training.max_tokens
+    log.info("timing a few steps: d_model %d, %d layers, batches of %s tokens", shape.d_model, layers, f"{tokens:,}")
+    measured = probe(config, sample, tokenizers, complete=len(sample) == texts.inputs.pairs)
+    return fitting_length(texts, measured, sum(texts.pairs)), measured
 
 
 def fitting_length(texts: GivenTexts, measured: Measurements, pairs: float) -> Length:
