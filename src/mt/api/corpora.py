@@ -106,12 +106,7 @@ def clean_corpus(
     judged = None if scores is None else load_scores(Path(scores), by or "score", min_score, shares)
     digests = training_digests(settings.data)
     report = check.check_corpus(settings, Path(runs), 1, rules, repair, judged, max_per_template or 0)
-    pages = {}
-    if judged is not None:
-        from mt.extras.doctor.html_report import scores_page  # imports matplotlib
-
-        pages["scores.html"] = scores_page(judged)
-    return write_clean(report, folder, rules, digests, pages)
+    return write_clean(report, folder, rules, digests)
 
 
 def in_words(config: ConfigLike, overrides: Sequence[str]) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TextIO
 
 import numpy as np
@@ -79,13 +78,9 @@ def training_digests(data: DataConfig) -> dict[str, Any]:
 
 
 def write_clean(
-    report: CorpusReport,
-    output: Path,
-    dropped_for: frozenset[str],
-    digests: Mapping[str, Any],
-    pages: Mapping[str, str] = MappingProxyType({}),
+    report: CorpusReport, output: Path, dropped_for: frozenset[str], digests: Mapping[str, Any]
 ) -> CleanedText:
-    """Write the training text without the pairs that break a rule, atomically, and more files, `pages`, by name.
+    """Write the training text without the pairs that break a rule, atomically, and a page of their scores, if any.
 
     `digests` are those of the training text before the report.
 
@@ -102,8 +97,10 @@ def write_clean(
         counts, repairs = _write_pairs(bitexts, masks, partial)
         if counts.total() != len(masks) or training_digests(report.config.data) != digests:
             raise InputError("data.train: the text changed while it was read", "run the command again")
-        for name, text in pages.items():
-            atomic.write_text(partial / name, text)
+        if report.scores is not None:
+            from mt.extras.doctor.html_report import scores_page  # imports matplotlib
+
+            atomic.write_text(partial / "scores.html", scores_page(report.scores))
     for finding in report.findings:
         if finding.rule.name == "row" and (rows := finding.counts.get("train", 0)):
             log.warning("%d rows cannot be read and were dropped; `mt data check` shows the first", rows)
