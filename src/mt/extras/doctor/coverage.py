@@ -1,7 +1,7 @@
 """Vocabulary coverage: pieces per word, and characters that the tokenizer encodes as bytes."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mt.data.token_store import SIDES
@@ -45,10 +45,7 @@ class Coverage:
 
 
 def measure_coverage(
-    description: str,
-    tokenizers: TokenizerPair,
-    statistics: Sequence[BitextStatistics],
-    findings: Findings,
+    description: str, tokenizers: TokenizerPair, statistics: Sequence[BitextStatistics], findings: Findings
 ) -> Coverage:
     """Encode the samples and count their tokens; add rare characters to `findings`."""
     coverage = Coverage(description)
@@ -56,38 +53,35 @@ def measure_coverage(
         split, languages = stats.bitext.split, stats.bitext.languages
         findings.checked[RARE][split] += len(stats.sample)
         with_bytes: set[int] = set()
-        for side, tokenizer in enumerate((tokenizers.source, tokenizers.target)):
-            usage = SideUsage(SIDES[side], languages[side])
+        for side, tokenizer in enumerate(tokenizers):
+            usage, spaced = SideUsage(SIDES[side], languages[side]), is_spaced(languages[side])
             if split == "train":  # of other text only the rare characters are reported
                 usage = coverage.usages.setdefault((usage.side, usage.language), usage)
-            for index in _encode(tokenizer, stats, side, usage, is_spaced(languages[side])):
-                with_bytes.add(index)
-                line, pair = stats.sample[index]
-                text = normalized(pair[side])
-                spelt = {UNK_ID, *tokenizer.byte_ids}
-                rare = [c for c in dict.fromkeys(text) if not spelt.isdisjoint(tokenizer.encode(c))]
-                coverage.rare.update(rare)
-                shown = excerpt(text, text.find(rare[0]) if rare else 0)
-                location = Location(stats.bitext.files[side], line, shown)
-                findings.show(RARE, Example(split, (location,), visible(" ".join(rare[:_MAX_LISTED]))))
+            byte_ids = {UNK_ID, *tokenizer.byte_ids}
+            for index, (line, text, ids) in enumerate(_encoded(tokenizer, stats, side)):
+                n_spelt = sum(i in byte_ids for i in ids)
+                usage.sentences += 1
+                usage.words += len(text.split()) if spaced else 0
+                usage.characters += len(text)
+                usage.pieces += len(ids)
+                usage.spelt += n_spelt
+                if n_spelt:
+                    with_bytes.add(index)
+                    text = normalized(text)
+                    rare = [c for c in dict.fromkeys(text) if not byte_ids.isdisjoint(tokenizer.encode(c))]
+                    coverage.rare.update(rare)
+                    shown = excerpt(text, text.find(rare[0]) if rare else 0)
+                    location = Location(stats.bitext.files[side], line, shown)
+                    findings.show(RARE, Example(split, (location,), visible(" ".join(rare[:_MAX_LISTED]))))
         findings.counts[RARE][split] += len(with_bytes)
     return coverage
 
 
-def _encode(
-    tokenizer: TextTokenizer, statistics: BitextStatistics, side: int, usage: SideUsage, spaced: bool
-) -> list[int]:
-    """Update `usage`; return the indices of the sentences that need bytes or the unknown token."""
-    with_bytes = []
+def _encoded(
+    tokenizer: TextTokenizer, statistics: BitextStatistics, side: int
+) -> Iterator[tuple[int, str, Sequence[int]]]:
+    """Yield the line, the text and the token ids of each sentence of a side of the sample."""
     for start in range(0, len(statistics.sample), _BATCH):
-        texts = [pair[side] for _, pair in statistics.sample[start : start + _BATCH]]
-        for index, (text, ids) in enumerate(zip(texts, tokenizer.encode_batch(texts), strict=True), start):
-            spelt = sum(i in tokenizer.byte_ids or i == UNK_ID for i in ids)
-            usage.sentences += 1
-            usage.words += len(text.split()) if spaced else 0
-            usage.characters += len(text)
-            usage.pieces += len(ids)
-            usage.spelt += spelt
-            if spelt:
-                with_bytes.append(index)
-    return with_bytes
+        batch = [(line, pair[side]) for line, pair in statistics.sample[start : start + _BATCH]]
+        encoded = tokenizer.encode_batch([text for _, text in batch])
+        yield from ((line, text, ids) for (line, text), ids in zip(batch, encoded, strict=True))
