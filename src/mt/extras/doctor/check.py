@@ -99,7 +99,7 @@ def check_corpus(
         coverage = tokenizers and measure_coverage(*tokenizers, statistics, findings)
         in_blocks, maps = check_blocks(statistics, findings)
         masks = check_pairs(statistics, criteria, findings, finder, in_blocks, scores)
-        add_repetitions(statistics, findings, finder, masks, scores, max_examples)
+        add_repetitions(statistics, findings, finder, masks, scores)
     _check_usable(config, statistics, masks, findings)
     return CorpusReport(config, statistics, _collect(findings, max_examples), coverage, masks, maps, scores)
 

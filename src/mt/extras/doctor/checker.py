@@ -1,6 +1,6 @@
 """Second pass over a corpus: check every pair on its own and against the others."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
@@ -14,7 +14,7 @@ from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, RawPair, read_bitext
 from mt.extras.doctor.characters import excerpt
 from mt.extras.doctor.findings import Chunk, ChunkResult, Criteria, Example, Findings, Location
-from mt.extras.doctor.overlaps import HeldOutIndex, RepetitionFinder
+from mt.extras.doctor.overlaps import Group, HeldOutIndex, RepetitionFinder
 from mt.extras.doctor.pair_checks import check_chunk
 from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.rules import BIT
@@ -76,26 +76,27 @@ def add_repetitions(
     finder: RepetitionFinder,
     masks: NDArray[np.uint64],
     scores: PairScores | None,
-    max_examples: int,
 ) -> None:
     """Add repeated pairs and sentences of the training text to `findings` and to the rule bits of its pairs (N,).
 
     With scores, the best of near duplicates and the best source of a target are not added. The text is read again for
     the examples.
     """
-    repetitions = list(finder.find(max_examples, None if scores is None else scores.values))
-    shown = {pair for repetition in repetitions for group in repetition.groups for pair in group.pairs}
-    locations = _locate([stats.bitext for stats in statistics], shown)
-    for repetition in repetitions:
-        masks[repetition.pairs] |= np.uint64(BIT[repetition.rule])
-        findings.counts[repetition.rule]["train"] += len(repetition.pairs)
-        for group in repetition.groups:
-            sides = tuple(chain.from_iterable(locations[pair] for pair in group.pairs))
-            note = f"{group.size:,} different" if repetition.rule not in ("duplicate", "near-duplicate") else ""
-            if repetition.rule == "template":
-                frames = (common_frame([place.text for place in sides[side::2]]) for side in (0, 1))
-                note, sides = f"{group.size:,} pairs: {' / '.join(frames)}", sides[:4]
-            findings.show(repetition.rule, Example("train", sides, note))
+    groups = defaultdict[str, list[Group]](list)  # to show, by rule
+    for repetition in finder.find(findings.max_examples, None if scores is None else scores.values):
+        rule = repetition.rule
+        masks[repetition.pairs] |= np.uint64(BIT[rule])
+        findings.counts[rule]["train"] += len(repetition.pairs)
+        groups[rule] = sorted(groups[rule] + repetition.groups, key=attrgetter("rank"))[: findings.max_examples]
+    shown = [(rule, group) for rule, ranked in groups.items() for group in ranked]
+    locations = _locate([stats.bitext for stats in statistics], {pair for _, group in shown for pair in group.pairs})
+    for rule, group in shown:
+        sides = tuple(chain.from_iterable(locations[pair] for pair in group.pairs))
+        note = f"{group.size:,} different" if rule not in ("duplicate", "near-duplicate") else ""
+        if rule == "template":
+            frames = (common_frame([place.text for place in sides[side::2]]) for side in (0, 1))
+            note, sides = f"{group.size:,} pairs: {' / '.join(frames)}", sides[:4]
+        findings.show(rule, Example("train", sides, note))
 
 
 def workers_for(pairs: int) -> int:

@@ -93,7 +93,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Repetition:
-    """All training pairs that break one rule of repetition, and groups of them to show."""
+    """Training pairs that break a rule of repetition, and groups of them to show; a rule can have several."""
 
     rule: str
     pairs: NDArray[np.uint64]
@@ -134,18 +134,14 @@ class RepetitionFinder:
 
         With scores (N,) of all pairs, the best of many sources, near duplicates or pairs of a template breaks no rule.
         """
-        found: dict[str, list[Repetition]] = {rule: [] for rule in _REPETITIONS[:3]}
-        for side, rule in (("source", "many-targets"), ("target", "many-sources")):
-            for records in self._sides[side]:
-                sorted_records = _SortedRecords(records)
-                if side == "source":
-                    found["duplicate"].append(sorted_records.duplicates(max_groups))
-                found[rule].append(sorted_records.variants(rule, max_groups, scores if side == "target" else None))
         left_out = np.zeros(self._pairs, bool)
-        for rule, repetitions in found.items():
-            repetition = _merged(rule, repetitions, max_groups)
-            left_out[repetition.pairs] |= rule == "duplicate"
-            yield repetition
+        for sorted_records in map(_SortedRecords, self._sides["source"]):
+            duplicates = sorted_records.duplicates(max_groups)
+            left_out[duplicates.pairs] = True
+            yield duplicates
+            yield sorted_records.variants("many-targets", max_groups)
+        for sorted_records in map(_SortedRecords, self._sides["target"]):
+            yield sorted_records.variants("many-sources", max_groups, scores)
         rank = np.arange(self._pairs)
         if scores is not None:
             rank[np.lexsort((rank, -np.nan_to_num(scores, nan=-np.inf)))] = rank.copy()  # best score first, then order
@@ -153,8 +149,8 @@ class RepetitionFinder:
         later = np.array([pair for _, pair in near], np.uint64)
         yield Repetition("near-duplicate", later, [Group((b,), [a, b], 2) for a, b in near[:max_groups]])
         left_out[later] |= self._drops_near_duplicates
-        families = [self._families(records, rank, left_out, max_groups) for records in self._frames]
-        yield _merged("template", families, max_groups)
+        for records in self._frames:
+            yield self._families(records, rank, left_out, max_groups)
 
     def _families(
         self, records: NDArray[np.void], rank: NDArray[np.int64], left_out: NDArray[np.bool_], max_groups: int
@@ -171,11 +167,6 @@ class RepetitionFinder:
             pairs = records["index"][start : start + size][:: max(size // _SHOWN, 1)][:_SHOWN].tolist()
             groups.append(Group((-size, pairs[0]), pairs, size))
         return Repetition("template", records["index"][broken], groups)
-
-
-def _merged(rule: str, parts: list[Repetition], max_groups: int) -> Repetition:
-    groups = sorted((group for part in parts for group in part.groups), key=lambda group: group.rank)
-    return Repetition(rule, np.concatenate([part.pairs for part in parts]), groups[:max_groups])
 
 
 class _SortedRecords:
@@ -197,7 +188,7 @@ class _SortedRecords:
         both = zip(firsts[shown].tolist(), later[shown].tolist(), strict=True)
         return Repetition("duplicate", later, [Group((b,), [a, b], 2) for a, b in both])
 
-    def variants(self, rule: str, max_groups: int, scores: NDArray[np.float32] | None) -> Repetition:
+    def variants(self, rule: str, max_groups: int, scores: NDArray[np.float32] | None = None) -> Repetition:
         """Return all pairs of a sentence with many different translations; with scores (N,), all but the best."""
         bounds = np.flatnonzero(np.append(self._new_hash, True))
         sentence = np.cumsum(self._new_hash) - 1
