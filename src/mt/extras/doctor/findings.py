@@ -76,7 +76,6 @@ class Criteria:
     max_length: tuple[int, int]  # tokens, less the language tag of the source
     typical_ratio: tuple[float, float]  # median of the log ratio, and the deviation from which one is unusual
     tokenizers: tuple[Path, Path] | None  # their files
-    detectable: tuple[bool, bool]  # whether the language can be detected
     frequent: tuple[Hashes, Hashes]  # words that a template can have
 
     @property

@@ -124,6 +124,8 @@ def other_languages(lines: Sequence[str], languages: tuple[str, str], side: int)
 
     A short line is judged together with its neighbours, and only if it seems to be in their language itself.
     """
+    if undetectable(languages[side]):
+        return
     base, scorer = base_language(languages[side]), scorer_for(*languages)
     scores = scorer.score(lines, scorer.table)
     size = np.sqrt([[len(line.encode()[:MAX_BYTES])] for line in lines], dtype=np.float32)

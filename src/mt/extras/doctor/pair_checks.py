@@ -59,7 +59,7 @@ def check_chunk(chunk: Chunk) -> ChunkResult:
             add(index, rule, note)
         if masks[index] & _REPAIRABLE_BITS:
             findings.repairable.update(_repairable(raw, masks[index], chunk.criteria))
-    for side in (side for side in (0, 1) if chunk.criteria.detectable[side]):
+    for side in (0, 1):
         for index, note in other_languages([pair[side] for pair in pairs], chunk.criteria.languages, side):
             if index not in chunk.encoding_errors:
                 add(index, "language", note, side)

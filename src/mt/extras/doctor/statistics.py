@@ -77,9 +77,8 @@ def criteria_by_direction(
     """Return the criteria for each direction."""
     # `sentence_tokens` counts `<s>` and `</s>` of a source, but no tags; some formats have no `<s>`.
     data, n_more = config.data, config.source_tags - (not config.model.source_format.startswith("<s>"))
-    reasons = {language: undetectable(language) for language in (*data.source_lang, *data.target_lang)}
-    for language, reason in reasons.items():
-        if reason:
+    for language in dict.fromkeys((*data.source_lang, *data.target_lang)):
+        if reason := undetectable(language):
             console.info("the language of sentences in %s is not checked: %s", language, reason)
     criteria = {}
     for name, languages in {s.bitext.direction: s.bitext.languages for s in statistics}.items():
@@ -94,7 +93,6 @@ def criteria_by_direction(
             max_length=(data.max_length - n_more, data.max_length),
             typical_ratio=_typical_ratio(pairs),
             tokenizers=tokenizers,
-            detectable=(not reasons[languages[0]], not reasons[languages[1]]),
             frequent=(
                 frequent_words([src for src, _ in pairs]),
                 frequent_words([tgt for _, tgt in pairs], languages[1]),
