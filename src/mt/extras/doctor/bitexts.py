@@ -4,6 +4,7 @@ from bisect import bisect_right
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +32,7 @@ class RawPair(NamedTuple):
     Attributes:
         error: why it is not UTF-8, or empty.
         repairs, before: names of its repairs, and both sides before the first.
-        files: names of its texts, if its source has several pairs of texts.
+        files: display names of the texts of its two sides.
     """
 
     line: int
@@ -40,7 +41,7 @@ class RawPair(NamedTuple):
     error: str
     repairs: tuple[str, ...] = ()
     before: Pair = ("", "")
-    files: tuple[str, ...] = ()
+    files: tuple[str, str] = ("", "")
 
     def cleaned(self) -> Pair:
         """Return the pair as training reads it."""
@@ -86,7 +87,7 @@ class Bitext:
         source, target = self.languages
         return direction(self.data.own_source(source), target)
 
-    @property
+    @cached_property
     def files(self) -> tuple[str, str]:
         """Return the display names of the two sides."""
         if isinstance(self.source, PairFiles | TableFile):
@@ -171,13 +172,13 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
             findings.add("unreadable", Example(bitext.split, (), error.message))
 
 
-def _numbered_pairs(bitext: Bitext, report: IssueHandler) -> Iterator[tuple[tuple[str, ...], int, str, str]]:
-    """Yield the names of the two texts, if there are several such pairs, the line and both sides of each pair."""
+def _numbered_pairs(bitext: Bitext, report: IssueHandler) -> Iterator[tuple[tuple[str, str], int, str, str]]:
+    """Yield the names of the two texts, the line and both sides of each pair."""
     texts = line_texts(bitext.source, bitext.data)
     for numbered in () if texts else read_numbered(bitext.source, bitext.data, report):
-        yield (), *numbered
+        yield bitext.files, *numbered
     for pair in texts:
-        names = (str(pair[0]), str(pair[1])) if len(texts) > 1 else ()
+        names = (str(pair[0]), str(pair[1])) if len(texts) > 1 else bitext.files
         for line, sides in enumerate(read_texts(pair, report), 1):
             yield names, line, *sides
 
@@ -189,13 +190,14 @@ def _aligned_lines(bitext: Bitext) -> Iterator[RawPair]:
     n_before = bitext.links[0].source[0]
     in_step = islice(zip(first, second, strict=False), n_before)
     for number, ((src, src_fault), (tgt, tgt_fault)) in enumerate(in_step, 1):
-        yield RawPair(number, src, tgt, "; ".join(filter(None, (src_fault, tgt_fault))))
+        yield RawPair(number, src, tgt, "; ".join(filter(None, (src_fault, tgt_fault))), files=bitext.files)
     sources, targets = list(first), list(second)
     for link in (link.moved(-n_before) for link in bitext.links):
         sides = sources[slice(*link.source)], targets[slice(*link.target)]
         src, tgt = (" ".join(text for text, _ in side) for side in sides)
         line, error = link.source[0], "; ".join(fault for side in sides for _, fault in side if fault)
-        raw = RawPair(n_before + (line if link.source[1] > line else link.target[0]) + 1, src, tgt, error)
+        number = n_before + (line if link.source[1] > line else link.target[0]) + 1
+        raw = RawPair(number, src, tgt, error, files=bitext.files)
         if link.source != link.target and src and tgt and not error:
             beside = targets[line][0] if line < len(targets) else ""
             raw = raw._replace(repairs=("alignment",), before=(sources[line][0], beside))

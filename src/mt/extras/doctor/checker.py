@@ -128,11 +128,11 @@ def _chunks(
     offset = Counter[str]()
     for stats in statistics:
         bitext, split = stats.bitext, stats.bitext.split
-        for names, reader in groupby(read_bitext(bitext), key=attrgetter("files")):
+        for files, reader in groupby(read_bitext(bitext), key=attrgetter("files")):
             while pairs := _take_chunk(reader):
                 yield Chunk(
                     split=split,
-                    files=names or bitext.files,
+                    files=files,
                     offset=offset[split],
                     lines=[pair.line for pair in pairs],
                     pairs=[(pair.source, pair.target) for pair in pairs],
@@ -156,10 +156,10 @@ def _take_chunk(reader: Iterator[RawPair]) -> list[RawPair]:
 def _locate(bitexts: Sequence[Bitext], wanted: set[int]) -> dict[int, list[Location]]:
     """Return the two sides of training pairs by their index in the whole training text."""
     located: dict[int, list[Location]] = {}
-    training = ((bitext, pair) for bitext in bitexts if bitext.split == "train" for pair in read_bitext(bitext))
-    for index, (bitext, pair) in enumerate(training if wanted else ()):
+    training = chain.from_iterable(read_bitext(bitext) for bitext in bitexts if bitext.split == "train")
+    for index, pair in enumerate(training if wanted else ()):
         if index in wanted:
-            sides = zip(pair.files or bitext.files, pair.cleaned(), strict=True)
+            sides = zip(pair.files, pair.cleaned(), strict=True)
             located[index] = [Location(file, pair.line, excerpt(text)) for file, text in sides]
             if len(located) == len(wanted):
                 break

@@ -123,8 +123,8 @@ def _write_pairs(
         (folder / name).mkdir()
     with ExitStack() as files:
 
-        def add_row(name: str, bitext: Bitext, raw: RawPair, **sides: str) -> None:
-            row = {"file": (raw.files or bitext.files)[0], "line": str(raw.line), **sides}
+        def add_row(name: str, raw: RawPair, **sides: str) -> None:
+            row = {"file": raw.files[0], "line": str(raw.line), **sides}
             if name not in tables:
                 tables[name] = files.enter_context((folder / f"{name}.tsv").open("w", encoding="utf-8"))
                 print(*row, sep="\t", file=tables[name])
@@ -138,7 +138,7 @@ def _write_pairs(
                     if mask := int(next(remaining, 0)):
                         rule = next(rule.name for rule in PAIR_RULES if mask & BIT[rule.name])
                         counts[rule] += 1
-                        add_row(f"dropped/{rule}", bitext, raw, source=src, target=tgt)
+                        add_row(f"dropped/{rule}", raw, source=src, target=tgt)
                         continue
                     counts["kept"] += 1
                     source.write(src.encode() + b"\n")
@@ -146,7 +146,7 @@ def _write_pairs(
                     for repair in raw.repairs:
                         repairs[repair] += 1
                         before = dict(zip(("source before", "target before"), raw.before, strict=True))
-                        add_row(f"repaired/{repair}", bitext, raw, **before, source=src, target=tgt)
+                        add_row(f"repaired/{repair}", raw, **before, source=src, target=tgt)
     return counts, repairs
 
 
