@@ -234,7 +234,8 @@ def test_millions_of_pairs_make_no_large_page(tmp_path: Path) -> None:
     scores = rng.normal(-3, 1, pairs).astype(np.float32)
     for finding in report.findings:
         finding.examples[:] = finding.examples * 5000
-    content = html_report(replace(report, maps=[positions], masks=masks, scores=PairScores(scores)))
+    judged = PairScores(scores, sources=(("train.en", pairs),))
+    content = html_report(replace(report, maps=[positions], masks=masks, scores=judged))
     assert len(content) < 1_500_000
     assert "score by position" in content
     assert "Scores of the training pairs" in checked(content).text
@@ -242,9 +243,10 @@ def test_millions_of_pairs_make_no_large_page(tmp_path: Path) -> None:
 
 def test_the_distribution_of_scores_is_by_source() -> None:
     scores = np.array([np.nan] * 10 + [-1.0] * 30 + [-3.0] * 60 + [0.5] * 8 + [-0.5] * 2, np.float32)
-    content = score_distribution(scores, [("a", 40), ("caf\udce9", 60), ("c", 8), ("d", 2)], 0.0)
+    sources = (("a", 40), ("caf\udce9", 60), ("c", 8), ("d", 2))
+    content = score_distribution(PairScores(scores, threshold=0.0, sources=sources))
     assert "92.0 % are below 0" in content
     for name in ("a", "caf⟨U+DCE9⟩", "2 others"):
         assert f"<!-- {name} -->" in content or f">{name}<" in content
-    assert "below" not in score_distribution(scores, [("a", 110)])
-    assert score_distribution(np.full(5, np.nan, np.float32), [("a", 5)]) == ""
+    assert "below" not in score_distribution(PairScores(scores, sources=(("a", 110),)))
+    assert score_distribution(PairScores(np.full(5, np.nan, np.float32), sources=(("a", 5),))) == ""

@@ -3,7 +3,6 @@
 import base64
 import html
 import re
-from collections.abc import Sequence
 from importlib.resources import files
 from io import BytesIO
 from itertools import accumulate
@@ -50,7 +49,7 @@ def html_report(report: CorpusReport, config: str = "CONFIG") -> str:
     sections = [
         ("Findings", _findings(report)),
         ("Map", _maps(report)),
-        ("Scores", _scores(report)),
+        ("Scores", score_distribution(report.scores) if report.scores else ""),
         ("Texts", _texts(report)),
     ]
     name, subtitle = report.config.name, f"{report.config.name}: corpus of {report.pairs['train']:,} training pairs"
@@ -79,17 +78,10 @@ def _findings(report: CorpusReport) -> str:
     return "".join(_details(report, f, share / most) for f, share in zip(ranked(report), shares, strict=True))
 
 
-def _scores(report: CorpusReport) -> str:
-    if report.scores is None:
-        return ""
-    sources = [(stats.bitext.files[0], stats.pairs) for stats in report.training]
-    return score_distribution(report.scores.values, sources, report.scores.threshold)
-
-
 def scores_page(scores: PairScores) -> str:
     """Return a page with the distribution of scores in each source."""
-    sections = [("Distribution", score_distribution(scores.values, scores.sources, scores.threshold))]
-    return page("scores", "Scores", f"{len(scores.values):,} training pairs", "", sections)
+    subtitle = f"{len(scores.values):,} training pairs"
+    return page("scores", "Scores", subtitle, "", [("Distribution", score_distribution(scores))])
 
 
 def _texts(report: CorpusReport) -> str:
@@ -142,19 +134,20 @@ def _maps(report: CorpusReport) -> str:
     return content
 
 
-def score_distribution(scores: Array, sources: Sequence[tuple[str, int]], threshold: float | None = None) -> str:
-    """Draw the distribution of scores (N,) by source (name, number of pairs); scores below `threshold` are low."""
-    parts = np.split(scores, np.cumsum([pairs for _, pairs in sources])[:-1])
-    named = [(visible(name), part[np.isfinite(part)]) for (name, _), part in zip(sources, parts, strict=True)]
+def score_distribution(scores: PairScores) -> str:
+    """Draw the distribution of scores by source, and their threshold."""
+    parts = np.split(scores.values, np.cumsum([pairs for _, pairs in scores.sources])[:-1])
+    named = [(visible(name), part[np.isfinite(part)]) for (name, _), part in zip(scores.sources, parts, strict=True)]
     named = sorted((sample for sample in named if len(sample[1])), key=lambda sample: -len(sample[1]))
     if len(named) > 3:
         named[2:] = [(f"{len(named) - 2} others", np.concatenate([part for _, part in named[2:]]))]
     if not named:
         return ""
     caption = "Scores of the training pairs, % of each source"
-    if threshold is not None:
-        caption += f"; {100 * np.mean(scores[np.isfinite(scores)] < threshold):.1f} % are below {threshold:g}"
-    return figures((caption, histogram("Scores", "score", named, 99.5, threshold)))
+    if scores.threshold is not None:
+        share = np.mean(scores.values[np.isfinite(scores.values)] < scores.threshold)
+        caption += f"; {100 * share:.1f} % are below {scores.threshold:g}"
+    return figures((caption, histogram("Scores", "score", named, 99.5, scores.threshold)))
 
 
 def _map(report: CorpusReport, positions: PositionMap, names: tuple[str, str], pairs: slice, name: str) -> str:
