@@ -29,7 +29,7 @@ from mt.data.prepare import prepare_text
 from mt.data.sentence_format import Tags
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
-from mt.extras.doctor import checker, overlaps
+from mt.extras.doctor import block_checks, check, overlaps
 from mt.extras.doctor.bitexts import bitexts_of
 from mt.extras.doctor.characters import mojibake, suspicious_characters
 from mt.extras.doctor.check import CorpusReport, Finding, check_corpus
@@ -198,8 +198,8 @@ def test_clean_text_has_no_findings(tmp_path: Path) -> None:
 
 def test_findings_do_not_depend_on_processes_chunks_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, expected = planted(tmp_path)
-    monkeypatch.setattr(checker, "_SINGLE_PROCESS", 0)
-    monkeypatch.setattr(checker, "_CHUNK_PAIRS", 11)
+    monkeypatch.setattr(block_checks, "_SINGLE_PROCESS", 0)
+    monkeypatch.setattr(check, "_CHUNK_PAIRS", 11)
     monkeypatch.setattr(overlaps, "HashPartitions", partial(HashPartitions, at_once=50))
     check_findings(check_corpus(config, tmp_path / "runs", 1000), expected)
 

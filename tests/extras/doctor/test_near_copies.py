@@ -13,7 +13,7 @@ from mt.config import Config
 from mt.data.corpus import Pair
 from mt.data.duplicates import HashPartitions
 from mt.errors import InputError
-from mt.extras.doctor import checker, near_duplicates, overlaps
+from mt.extras.doctor import block_checks, check, near_duplicates, overlaps
 from mt.extras.doctor.check import CorpusReport, check_corpus
 from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.rules import BIT
@@ -58,7 +58,7 @@ def marked_in(folder: Path, rule: str, train: list[Pair], test: list[Pair] = [],
 def test_a_test_pair_with_one_word_edited_is_a_near_leak(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edit: str
 ) -> None:
-    monkeypatch.setattr(checker, "_CHUNK_PAIRS", 11)
+    monkeypatch.setattr(check, "_CHUNK_PAIRS", 11)
     rng = random.Random(7)
     test = [sentence(rng) for _ in range(40)]
     train = [sentence(rng) for _ in range(100)]
@@ -117,8 +117,8 @@ def test_of_near_duplicates_the_first_or_the_best_stays(tmp_path: Path, monkeypa
     scores[30:60] = np.nan
     best = [*range(10), *range(30, 65)]  # with scores, another source does not matter, and NaN is the lowest
     assert marked_in(tmp_path, "near-duplicate", train, scores=PairScores(scores)) == best
-    monkeypatch.setattr(checker, "_SINGLE_PROCESS", 0)
-    monkeypatch.setattr(checker, "_CHUNK_PAIRS", 11)
+    monkeypatch.setattr(block_checks, "_SINGLE_PROCESS", 0)
+    monkeypatch.setattr(check, "_CHUNK_PAIRS", 11)
     for module in (overlaps, near_duplicates):
         monkeypatch.setattr(module, "HashPartitions", partial(HashPartitions, at_once=50))
     assert marked_in(tmp_path, "near-duplicate", train) == list(range(30, 70))

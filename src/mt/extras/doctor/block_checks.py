@@ -19,12 +19,12 @@ from mt.data.corpus import line_texts
 from mt.data.token_store import Array
 from mt.extras.doctor.align_files import line_links
 from mt.extras.doctor.bitexts import Bitext, read_bitext
-from mt.extras.doctor.checker import workers_for
 from mt.extras.doctor.findings import Example, Findings
 from mt.extras.doctor.language_blocks import LanguageBlock, language_blocks
 from mt.extras.doctor.misalignment import Block, misaligned_blocks, segment_pairs
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.statistics import BitextStatistics
+from mt.system.cpus import usable_cores
 from mt.system.workers import in_order
 
 MAX_COLUMNS, BINS = 480, 40
@@ -32,6 +32,8 @@ MAX_COLUMNS, BINS = 480, 40
 _RANGES = {"evidence": (-12.0, 12.0), "length ratio": (-log(4), log(4))}
 
 _PARTS = 4  # of a text, for each process, at most
+_SINGLE_PROCESS = 30_000  # pairs; with fewer, starting worker processes takes longer than it saves
+_MAX_WORKERS = 8  # one process reads for all of them, and each takes some 200 MB
 
 
 @dataclass
@@ -105,6 +107,11 @@ def check_blocks(
         if stats.bitext.split == "train":
             maps.append(positions)
     return np.concatenate(masks), maps
+
+
+def workers_for(pairs: int) -> int:
+    """Return the number of processes that check a given number of pairs."""
+    return 1 if pairs < _SINGLE_PROCESS else min(usable_cores(), _MAX_WORKERS)
 
 
 def _parts(pairs: int, segment: int, most: int) -> list[tuple[int, int]]:

@@ -2,26 +2,32 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mt.config import Config, FromTrain
-from mt.console import log
-from mt.extras.doctor.bitexts import bitexts_of
-from mt.extras.doctor.block_checks import PositionMap, check_blocks, with_blocks
-from mt.extras.doctor.checker import add_repetitions, check_pairs
+from mt.console import log, progress
+from mt.errors import InputError
+from mt.extras.doctor.bitexts import RawPair, bitexts_of, read_bitext
+from mt.extras.doctor.block_checks import PositionMap, check_blocks, with_blocks, workers_for
 from mt.extras.doctor.coverage import Coverage, measure_coverage
-from mt.extras.doctor.findings import SPLITS, Example, Findings
-from mt.extras.doctor.overlaps import RepetitionFinder
+from mt.extras.doctor.findings import SPLITS, Chunk, ChunkResult, Criteria, Example, Findings
+from mt.extras.doctor.overlaps import HeldOutIndex, RepetitionFinder, add_repetitions
+from mt.extras.doctor.pair_checks import check_chunk
 from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.rules import BIT, DROPPED_BY_TRAINING, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, FindingRule
 from mt.extras.doctor.statistics import BitextStatistics, collect_statistics, criteria_by_direction, load_tokenizers
 from mt.extras.planning.corpus_sample import MAX_SAMPLE
+from mt.system.workers import in_order
+
+_CHUNK_PAIRS, _CHUNK_CHARACTERS = 10_000, 2**22  # of a chunk, at most
 
 
 @dataclass(frozen=True)
@@ -98,10 +104,101 @@ def check_corpus(
         criteria = criteria_by_direction(config, statistics, files)
         coverage = tokenizers and measure_coverage(*tokenizers, statistics, findings)
         in_blocks, maps = check_blocks(statistics, findings)
-        masks = check_pairs(statistics, criteria, findings, finder, in_blocks, scores)
+        masks = _check_pairs(statistics, criteria, findings, finder, in_blocks, scores)
         add_repetitions(statistics, findings, finder, masks, scores)
     _check_usable(config, statistics, masks, findings)
     return CorpusReport(config, statistics, _collect(findings, max_examples), coverage, masks, maps, scores)
+
+
+def _check_pairs(
+    statistics: Sequence[BitextStatistics],
+    criteria: dict[str, Criteria],
+    findings: Findings,
+    finder: RepetitionFinder,
+    in_blocks: NDArray[np.uint64],
+    scores: PairScores | None,
+) -> NDArray[np.uint64]:
+    """Read the bitexts again, add to `findings` and `finder`, and return the rule bits of all training pairs (N,).
+
+    Args:
+        criteria: by direction.
+        in_blocks: rule bits of all pairs (N,) from `check_blocks`.
+        scores: of all training pairs; those of other pairs raise InputError.
+    """
+    total = sum(stats.pairs for stats in statistics)
+    held_out = {"test": HeldOutIndex(), "valid": HeldOutIndex()}
+    masks, n_done = [np.zeros(0, np.uint64)], 0
+    chunks = _chunks(statistics, criteria, findings.max_examples)
+    with progress(total=total, unit="pair", desc="checking", unit_scale=True) as bar:
+        for chunk, result in in_order(check_chunk, chunks, workers_for(total)):
+            result.masks |= in_blocks[n_done : n_done + len(chunk.pairs)]
+            n_done += len(chunk.pairs)
+            for split, index in held_out.items():
+                if split == chunk.split:
+                    index.add(chunk, result)
+                    for swapped in _swapped(chunk, criteria):
+                        index.add(swapped, check_chunk(swapped))
+                    break  # the index of a later split is still empty
+                index.find_leaks(chunk, result)
+            if chunk.split == "train":
+                if scores is not None:
+                    scores.mark(chunk, result)
+                finder.add(chunk, result)
+                masks.append(result.masks)
+            _add_result(findings, chunk, result)
+            bar.update(len(chunk.pairs))
+    if scores is not None and len(scores.values) != (pairs := sum(map(len, masks))):
+        raise InputError(f"{len(scores.values):,} scores of {pairs:,} training pairs", "score this text again")
+    return np.concatenate(masks)
+
+
+def _swapped(chunk: Chunk, criteria: dict[str, Criteria]) -> Iterator[Chunk]:
+    """Yield a chunk with the sides of its pairs swapped, if the corpus has that direction, too."""
+    languages = chunk.criteria.languages
+    for reverse in criteria.values():
+        if reverse.languages == languages[::-1] != languages:
+            yield replace(chunk, pairs=[pair[::-1] for pair in chunk.pairs], max_examples=0, criteria=reverse)
+
+
+def _add_result(findings: Findings, chunk: Chunk, result: ChunkResult) -> None:
+    for rule, bit in BIT.items():
+        findings.counts[rule][chunk.split] += int(np.count_nonzero(result.masks & np.uint64(bit)))
+    for (rule, _), examples in result.findings.examples.items():
+        findings.show(rule, *examples)
+    if chunk.split == "train":
+        findings.repairable.update(result.findings.repairable)
+    findings.pairs[chunk.split] += len(chunk.pairs)
+
+
+def _chunks(
+    statistics: Sequence[BitextStatistics], criteria: dict[str, Criteria], max_examples: int
+) -> Iterator[Chunk]:
+    offset = Counter[str]()
+    for stats in statistics:
+        bitext, split = stats.bitext, stats.bitext.split
+        for files, reader in groupby(read_bitext(bitext), key=attrgetter("files")):
+            while pairs := _take_chunk(reader):
+                yield Chunk(
+                    split=split,
+                    files=files,
+                    offset=offset[split],
+                    lines=[pair.line for pair in pairs],
+                    pairs=[(pair.source, pair.target) for pair in pairs],
+                    encoding_errors={index: pair.error for index, pair in enumerate(pairs) if pair.error},
+                    max_examples=max_examples,
+                    criteria=criteria[bitext.direction],
+                )
+                offset[split] += len(pairs)
+
+
+def _take_chunk(reader: Iterator[RawPair]) -> list[RawPair]:
+    pairs, characters = list[RawPair](), 0
+    for pair in reader:
+        pairs.append(pair)
+        characters += len(pair.source) + len(pair.target)
+        if len(pairs) == _CHUNK_PAIRS or characters > _CHUNK_CHARACTERS:
+            break
+    return pairs
 
 
 def _check_usable(

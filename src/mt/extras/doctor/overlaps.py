@@ -1,9 +1,11 @@
 """Pairs in common with other text, and repeated pairs and sentences, found by their hashes."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import itemgetter
+from itertools import chain
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +13,15 @@ from numpy.typing import NDArray
 
 from mt.data.duplicates import HashPartitions
 from mt.data.token_store import positions_in
-from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult
+from mt.extras.doctor.bitexts import Bitext, read_bitext
+from mt.extras.doctor.characters import excerpt
+from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult, Example, Findings, Location
 from mt.extras.doctor.near_copies import NearCopyIndex
 from mt.extras.doctor.near_duplicates import NearDuplicateFinder
+from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.rules import BIT
-from mt.extras.doctor.word_hashes import MIN_FAMILY, Words
+from mt.extras.doctor.statistics import BitextStatistics
+from mt.extras.doctor.word_hashes import MIN_FAMILY, Words, common_frame
 
 _MIN_VARIANTS = 4  # different translations of one sentence that are reported
 _SHOWN = 4  # of them in an example
@@ -204,3 +210,45 @@ class _SortedRecords:
             values = np.nan_to_num(scores[self._index], nan=-np.inf)
             broken &= (values < np.maximum.reduceat(values, bounds[:-1])[sentence]) | (values == -np.inf)
         return Repetition(rule, self._index[broken], groups)
+
+
+def add_repetitions(
+    statistics: Sequence[BitextStatistics],
+    findings: Findings,
+    finder: RepetitionFinder,
+    masks: NDArray[np.uint64],
+    scores: PairScores | None,
+) -> None:
+    """Add repeated pairs and sentences of the training text to `findings` and to the rule bits of its pairs (N,).
+
+    With scores, the best of near duplicates and the best source of a target are not added. The text is read again for
+    the examples.
+    """
+    groups = defaultdict[str, list[Group]](list)  # to show, by rule
+    for repetition in finder.find(findings.max_examples, None if scores is None else scores.values):
+        rule = repetition.rule
+        masks[repetition.pairs] |= np.uint64(BIT[rule])
+        findings.counts[rule]["train"] += len(repetition.pairs)
+        groups[rule] = sorted(groups[rule] + repetition.groups, key=attrgetter("rank"))[: findings.max_examples]
+    shown = [(rule, group) for rule, ranked in groups.items() for group in ranked]
+    locations = _locate([stats.bitext for stats in statistics], {pair for _, group in shown for pair in group.pairs})
+    for rule, group in shown:
+        sides = tuple(chain.from_iterable(locations[pair] for pair in group.pairs))
+        note = f"{group.size:,} different" if rule not in ("duplicate", "near-duplicate") else ""
+        if rule == "template":
+            frames = (common_frame([place.text for place in sides[side::2]]) for side in (0, 1))
+            note, sides = f"{group.size:,} pairs: {' / '.join(frames)}", sides[:4]
+        findings.show(rule, Example("train", sides, note))
+
+
+def _locate(bitexts: Sequence[Bitext], wanted: set[int]) -> dict[int, list[Location]]:
+    """Return the two sides of training pairs by their index in the whole training text."""
+    located: dict[int, list[Location]] = {}
+    training = chain.from_iterable(read_bitext(bitext) for bitext in bitexts if bitext.split == "train")
+    for index, pair in enumerate(training if wanted else ()):
+        if index in wanted:
+            sides = zip(pair.files, pair.cleaned(), strict=True)
+            located[index] = [Location(file, pair.line, excerpt(text)) for file, text in sides]
+            if len(located) == len(wanted):
+                break
+    return located
