@@ -19,7 +19,7 @@ from mt.data.corpus import line_texts
 from mt.data.token_store import Array
 from mt.extras.doctor.align_files import line_links
 from mt.extras.doctor.bitexts import Bitext, read_bitext
-from mt.extras.doctor.findings import Example, Findings
+from mt.extras.doctor.findings import SPLITS, Example, Findings
 from mt.extras.doctor.language_blocks import LanguageBlock, language_blocks
 from mt.extras.doctor.misalignment import Block, misaligned_blocks, segment_pairs
 from mt.extras.doctor.rules import BIT
@@ -86,8 +86,8 @@ def with_blocks(bitext: Bitext) -> Bitext:
 
 def check_blocks(
     statistics: Sequence[BitextStatistics], findings: Findings
-) -> tuple[NDArray[np.uint64], list[PositionMap]]:
-    """Add examples of blocks of wrong lines; return rule bits of all pairs (N,), and maps of the training texts."""
+) -> tuple[dict[str, NDArray[np.uint64]], list[PositionMap]]:
+    """Add examples of blocks of wrong lines; return the rule bits of each split (N,), and maps of training texts."""
     workers = workers_for(sum(stats.pairs for stats in statistics))
     searches, n_parts = list[Callable[[], Any]](), list[int]()
     for stats in statistics:
@@ -96,17 +96,18 @@ def check_blocks(
         searches += [partial(_search_alignment, stats.bitext, stats.pairs, *part) for part in parts]
         n_parts.append(len(parts))
     results = (result for _, result in in_order(operator.call, searches, workers))
-    masks, maps = [np.zeros(0, np.uint64)], list[PositionMap]()
+    masks, maps = {split: np.zeros(0, np.uint64) for split in reversed(SPLITS)}, list[PositionMap]()
     for stats, number in zip(statistics, n_parts, strict=True):
         foreign, positions = next(results), PositionMap(stats.pairs)
         for part in islice(results, number):
             positions.merge(part)
-        masks.append(np.zeros(stats.pairs, np.uint64))
-        _add_languages(stats.bitext, foreign, masks[-1], findings)
-        _add_alignment(stats.bitext, foreign, positions, masks[-1], findings)
+        mask = np.zeros(stats.pairs, np.uint64)
+        _add_languages(stats.bitext, foreign, mask, findings)
+        _add_alignment(stats.bitext, foreign, positions, mask, findings)
+        masks[stats.bitext.split] = np.append(masks[stats.bitext.split], mask)
         if stats.bitext.split == "train":
             maps.append(positions)
-    return np.concatenate(masks), maps
+    return masks, maps
 
 
 def workers_for(pairs: int) -> int:

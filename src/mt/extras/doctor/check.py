@@ -18,7 +18,7 @@ from mt.errors import InputError
 from mt.extras.doctor.bitexts import RawPair, bitexts_of, read_bitext
 from mt.extras.doctor.block_checks import PositionMap, check_blocks, with_blocks, workers_for
 from mt.extras.doctor.coverage import Coverage, measure_coverage
-from mt.extras.doctor.findings import SPLITS, Chunk, ChunkResult, Criteria, Example, Findings
+from mt.extras.doctor.findings import SPLITS, Chunk, Criteria, Example, Findings
 from mt.extras.doctor.overlaps import HeldOutIndex, RepetitionFinder, add_repetitions
 from mt.extras.doctor.pair_checks import check_chunk
 from mt.extras.doctor.pair_scores import PairScores
@@ -103,11 +103,12 @@ def check_corpus(
         files = tokenizers and tokenizers[1].write(Path(folder))  # for the worker processes
         criteria = criteria_by_direction(config, statistics, files)
         coverage = tokenizers and measure_coverage(*tokenizers, statistics, findings)
-        in_blocks, maps = check_blocks(statistics, findings)
-        masks = _check_pairs(statistics, criteria, findings, finder, in_blocks, scores)
-        add_repetitions(statistics, findings, finder, masks, scores)
-    _check_usable(config, statistics, masks, findings)
-    return CorpusReport(config, statistics, _collect(findings, max_examples), coverage, masks, maps, scores)
+        masks, maps = check_blocks(statistics, findings)
+        _check_pairs(statistics, criteria, findings, finder, masks, scores)
+        add_repetitions(statistics, findings, finder, masks["train"], scores)
+    _check_usable(config, statistics, masks["train"], findings)
+    collected = _collect(findings, masks, max_examples)
+    return CorpusReport(config, statistics, collected, coverage, masks["train"], maps, scores)
 
 
 def _check_pairs(
@@ -115,24 +116,23 @@ def _check_pairs(
     criteria: dict[str, Criteria],
     findings: Findings,
     finder: RepetitionFinder,
-    in_blocks: NDArray[np.uint64],
+    masks: dict[str, NDArray[np.uint64]],
     scores: PairScores | None,
-) -> NDArray[np.uint64]:
-    """Read the bitexts again, add to `findings` and `finder`, and return the rule bits of all training pairs (N,).
+) -> None:
+    """Read the bitexts again, and add to `findings`, `finder` and `masks`.
 
     Args:
         criteria: by direction.
-        in_blocks: rule bits of all pairs (N,) from `check_blocks`.
+        masks: rule bits of the pairs of each split (N,).
         scores: of all training pairs; those of other pairs raise InputError.
     """
-    total = sum(stats.pairs for stats in statistics)
+    total = sum(map(len, masks.values()))
     held_out = {"test": HeldOutIndex(), "valid": HeldOutIndex()}
-    masks, n_done = [np.zeros(0, np.uint64)], 0
     chunks = _chunks(statistics, criteria, findings.max_examples)
     with progress(total=total, unit="pair", desc="checking", unit_scale=True) as bar:
         for chunk, result in in_order(check_chunk, chunks, workers_for(total)):
-            result.masks |= in_blocks[n_done : n_done + len(chunk.pairs)]
-            n_done += len(chunk.pairs)
+            mask = masks[chunk.split][chunk.offset : chunk.offset + len(chunk.pairs)]
+            result.masks |= mask
             for split, index in held_out.items():
                 if split == chunk.split:
                     index.add(chunk, result)
@@ -144,12 +144,13 @@ def _check_pairs(
                 if scores is not None:
                     scores.mark(chunk, result)
                 finder.add(chunk, result)
-                masks.append(result.masks)
-            _add_result(findings, chunk, result)
+                findings.repairable.update(result.findings.repairable)
+            for (rule, _), examples in result.findings.examples.items():
+                findings.show(rule, *examples)
+            mask |= result.masks
             bar.update(len(chunk.pairs))
-    if scores is not None and len(scores.values) != (pairs := sum(map(len, masks))):
+    if scores is not None and len(scores.values) != (pairs := len(masks["train"])):
         raise InputError(f"{len(scores.values):,} scores of {pairs:,} training pairs", "score this text again")
-    return np.concatenate(masks)
 
 
 def _swapped(chunk: Chunk, criteria: dict[str, Criteria]) -> Iterator[Chunk]:
@@ -158,16 +159,6 @@ def _swapped(chunk: Chunk, criteria: dict[str, Criteria]) -> Iterator[Chunk]:
     for reverse in criteria.values():
         if reverse.languages == languages[::-1] != languages:
             yield replace(chunk, pairs=[pair[::-1] for pair in chunk.pairs], max_examples=0, criteria=reverse)
-
-
-def _add_result(findings: Findings, chunk: Chunk, result: ChunkResult) -> None:
-    for rule, bit in BIT.items():
-        findings.counts[rule][chunk.split] += int(np.count_nonzero(result.masks & np.uint64(bit)))
-    for (rule, _), examples in result.findings.examples.items():
-        findings.show(rule, *examples)
-    if chunk.split == "train":
-        findings.repairable.update(result.findings.repairable)
-    findings.pairs[chunk.split] += len(chunk.pairs)
 
 
 def _chunks(
@@ -226,12 +217,17 @@ def _check_usable(
         findings.add("no-pairs", Example(split, (), f"data.{split}: {message}"))
 
 
-def _collect(findings: Findings, max_examples: int) -> list[Finding]:
+def _collect(findings: Findings, masks: dict[str, NDArray[np.uint64]], max_examples: int) -> list[Finding]:
+    """Return the findings; `masks` are the rule bits of the pairs of each split (N,)."""
+    pairs = {split: len(mask) for split, mask in masks.items() if len(mask)}
+    for split, mask in masks.items():
+        for name, bit in BIT.items():
+            findings.counts[name][split] += int(np.count_nonzero(mask & np.uint64(bit)))
     collected = []
     for rule in (*TEXT_RULES, *PAIR_RULES):
         counts = findings.counts[rule.name]
         if any(counts.values()):
-            checked = {} if rule in TEXT_RULES else dict(findings.checked.get(rule.name, findings.pairs))
+            checked = {} if rule in TEXT_RULES else dict(findings.checked.get(rule.name, pairs))
             examples, repairable = findings.examples_of(rule.name), findings.repairable[rule.name]
             shown, first = examples if max_examples else [], next(iter(examples), None)
             collected.append(Finding(rule, dict(counts), checked, repairable, shown, first))

@@ -43,7 +43,6 @@ class Findings:
         self.examples: defaultdict[tuple[str, str], list[Example]] = defaultdict(list)  # by rule and split
         self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.repairable: Counter[str] = Counter()  # training pairs that a repair would fix, by rule
-        self.pairs: Counter[str] = Counter()  # checked, by split
         self.checked: defaultdict[str, Counter[str]] = defaultdict(Counter)  # of rules applied to a sample
 
     def wants(self, rule: str, split: str) -> bool:

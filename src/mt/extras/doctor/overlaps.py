@@ -228,7 +228,6 @@ def add_repetitions(
     for repetition in finder.find(findings.max_examples, None if scores is None else scores.values):
         rule = repetition.rule
         masks[repetition.pairs] |= np.uint64(BIT[rule])
-        findings.counts[rule]["train"] += len(repetition.pairs)
         groups[rule] = sorted(groups[rule] + repetition.groups, key=attrgetter("rank"))[: findings.max_examples]
     shown = [(rule, group) for rule, ranked in groups.items() for group in ranked]
     locations = _locate([stats.bitext for stats in statistics], {pair for _, group in shown for pair in group.pairs})
