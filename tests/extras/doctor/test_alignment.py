@@ -9,9 +9,10 @@ import yaml
 
 from command import mt
 from data_helpers import lines_in, write_lines
+from mt.data.paired_texts import LineText
 from mt.data.phrasebook import sentence_pairs
-from mt.extras.doctor.align_files import align_files
-from mt.extras.doctor.alignment import Link, align, in_step_until, with_gaps
+from mt.extras.doctor.align_files import align_files, parting_line
+from mt.extras.doctor.alignment import Link, align, with_gaps
 
 Lines = tuple[tuple[int, int], tuple[int, int]]
 
@@ -67,11 +68,11 @@ def test_a_gap_wider_than_the_band_is_crossed() -> None:
 
 
 @pytest.mark.parametrize("gone", [*(pytest.param(line, marks=pytest.mark.slow) for line in (200, 1100)), 1499])
-def test_two_texts_part_where_a_line_is_missing(gone: int) -> None:
+def test_two_texts_part_where_a_line_is_missing(gone: int, tmp_path: Path) -> None:
     sources, targets = zip(*list(sentence_pairs("train"))[:1500], strict=True)
-    shorter = targets[:gone] + targets[gone + 1 :]
-    found = in_step_until(lambda start, end: (sources[start:end], shorter[start:end]), 1499)
-    assert abs(found - gone) <= 2
+    write_lines(tmp_path / "a", sources)
+    write_lines(tmp_path / "b", targets[:gone] + targets[gone + 1 :])
+    assert abs(parting_line(LineText(tmp_path / "a"), LineText(tmp_path / "b")) - gone) <= 2
 
 
 @pytest.mark.parametrize(("sources", "targets"), [([], ["a"]), (["a"], []), ([], [])])

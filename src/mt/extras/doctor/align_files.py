@@ -11,10 +11,10 @@ import numpy as np
 
 from mt.console import table
 from mt.data.paired_texts import LineText
-from mt.data.token_store import Ragged
+from mt.data.token_store import Array, Ragged
 from mt.data.word_alignment import align_words
 from mt.errors import InputError
-from mt.extras.doctor.alignment import Link, align, in_step_until, table_cells, with_gaps
+from mt.extras.doctor.alignment import Link, align, table_cells, with_gaps
 from mt.storage import atomic
 from mt.text.lines import TextIssue, read_lines, read_parallel
 from mt.text.words import WORD
@@ -22,6 +22,7 @@ from mt.text.words import WORD
 _SPACED = re.compile(r"\S+")
 _MAX_LINES = 300_000  # of a side
 _MAX_CELLS = 250_000_000  # 5 bytes each
+_WINDOW = 1000  # lines that show whether two texts are in step
 _IN_STEP, _MARGIN = 2000, 20  # lines before two texts part: to learn a lexicon from; that may be linked differently
 
 
@@ -63,8 +64,28 @@ def _sentences(path: Path) -> list[str]:
 
 
 def parting_line(source: LineText, target: LineText) -> int:
-    """Return the number of lines after which two texts stay out of step."""
-    return in_step_until(lambda start, end: _lines(source, target, start, end), min(map(_count, (source, target))))
+    """Return the number of lines after which two texts stay out of step, by bisection."""
+    n_lines = min(_count(source), _count(target))
+    low, high = 0, -(-n_lines // _WINDOW)  # windows: in step before `low`, out of step from `high` on
+    while low < high:
+        middle = (low + high) // 2
+        on, off = _diagonal(align(*_lines(source, target, middle * _WINDOW, (middle + 1) * _WINDOW)))
+        low, high = (middle + 1, high) if len(on) > len(off) else (low, middle)
+    start = max(0, low - 1) * _WINDOW
+    on, off = _diagonal(align(*_lines(source, target, start, min(n_lines, start + 2 * _WINDOW))))
+    if not len(off):
+        return n_lines
+    ends = np.concatenate([[0], on + 1])
+    lead = np.arange(len(ends)) + len(off) - np.searchsorted(off, ends)  # lines that say so
+    return start + int(ends[lead.argmax()])
+
+
+def _diagonal(links: list[Link]) -> tuple[Array, Array]:
+    """Return the source lines that belong to the target line of the same number, and those that do not."""
+    single = [link for link in links if link.is_single]
+    on = np.array([link.source == link.target for link in single], np.bool_)
+    lines = np.array([link.source[0] for link in single], np.int64)
+    return lines[on], lines[~on]
 
 
 def line_links(source: LineText, target: LineText) -> tuple[Link, ...]:

@@ -27,7 +27,6 @@ _BOUND = 4.0  # largest evidence of a step, in nats
 _DEVIATION = 0.3  # of the logarithm of a length ratio, before it is learned
 _UNRELATED = 23  # lines this far apart are no translations
 _MIN_KNOWN = 100  # steps from which densities are learned
-_WINDOW = 1000  # lines that show whether two texts are in step
 
 # From gains per word and deviations of the length ratio to the log-likelihood ratio of "translation" to "unrelated".
 Evidence = Callable[[Array, Array], Array]
@@ -40,6 +39,11 @@ class Link:
     source: tuple[int, int]
     target: tuple[int, int]
     score: float
+
+    @property
+    def is_single(self) -> bool:
+        """Report whether a single line is likely the translation of a single line."""
+        return self.source[1] - self.source[0] == self.target[1] - self.target[0] == 1 and self.score > 0
 
     def moved(self, lines: int) -> "Link":
         """Return the link with both ranges that many lines further on."""
@@ -57,39 +61,12 @@ def align(sources: Sequence[str], targets: Sequence[str]) -> list[Link]:
     band = _first_band(len(sources), len(targets))
     links, centre = _Aligner(source, target, learn_lexicon(source, target, none, none)).best(centre, band)
     for number in range(_PASSES):  # the first ones may be far off
-        known = np.array([(link.source[0], link.target[0]) for link in links if _is_single(link)], np.int64)
+        known = np.array([(link.source[0], link.target[0]) for link in links if link.is_single], np.int64)
         if len(known) < _MIN_KNOWN:
             break
         lexicon = learn_lexicon(source, target, known[:, 0], known[:, 1])
         links, centre = _Aligner(source, target, lexicon, known).best(centre, _NEXT_BAND if number else band)
     return links
-
-
-def in_step_until(read: Callable[[int, int], tuple[Sequence[str], Sequence[str]]], n_lines: int) -> int:
-    """Return the number of lines after which two texts stay out of step, by bisection.
-
-    `read` returns lines `[start, end)` of both; `n_lines` is of the shorter one.
-    """
-    low, high = 0, -(-n_lines // _WINDOW)  # windows: in step before `low`, out of step from `high` on
-    while low < high:
-        middle = (low + high) // 2
-        on, off = _diagonal(align(*read(middle * _WINDOW, (middle + 1) * _WINDOW)))
-        low, high = (middle + 1, high) if len(on) > len(off) else (low, middle)
-    start = max(0, low - 1) * _WINDOW
-    on, off = _diagonal(align(*read(start, min(n_lines, start + 2 * _WINDOW))))
-    if not len(off):
-        return n_lines
-    ends = np.concatenate([[0], on + 1])
-    lead = np.arange(len(ends)) + len(off) - np.searchsorted(off, ends)  # lines that say so
-    return start + int(ends[lead.argmax()])
-
-
-def _diagonal(links: list[Link]) -> tuple[Array, Array]:
-    """Return the source lines that belong to the target line of the same number, and those that do not."""
-    single = [link for link in links if _is_single(link)]
-    on = np.array([link.source == link.target for link in single], np.bool_)
-    lines = np.array([link.source[0] for link in single], np.int64)
-    return lines[on], lines[~on]
 
 
 def with_gaps(links: list[Link], n_source: int, n_target: int) -> Iterator[Link]:
@@ -111,10 +88,6 @@ def table_cells(n_source: int, n_target: int) -> int:
 
 def _first_band(n_source: int, n_target: int) -> int:
     return max(_FIRST_BAND, abs(n_source - n_target) + 100)
-
-
-def _is_single(link: Link) -> bool:
-    return link.source[1] - link.source[0] == link.target[1] - link.target[0] == 1 and link.score > 0
 
 
 def _first_evidence(gains: Array, deviations: Array) -> Array:
