@@ -16,8 +16,7 @@ from mt.data.token_store import positions_in
 from mt.extras.doctor.bitexts import Bitext, read_bitext
 from mt.extras.doctor.characters import excerpt
 from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult, Example, Findings, Location
-from mt.extras.doctor.near_copies import NearCopyIndex
-from mt.extras.doctor.near_duplicates import NearDuplicateFinder
+from mt.extras.doctor.near_copies import NearCopyIndex, NearDuplicateFinder
 from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.statistics import BitextStatistics
