@@ -90,9 +90,9 @@ def harm(report: CorpusReport, finding: Finding, splits: Sequence[str] = SPLITS)
     rule, sizes, total = finding.rule, report.pairs, 0.0
     for split in splits:
         # A leak spoils a score by its share of the pairs that are scored.
-        base = sizes["valid"] + sizes["test"] if rule.name in _LEAKS else finding.checked.get(split, 0)
-        share = 1.0 if rule.severity == ERROR else min(1.0, finding.counts.get(split, 0) / max(base, 1))
-        if finding.counts.get(split) and not (split == "train" and dropped_by_training(report, rule)):
+        base = sizes["valid"] + sizes["test"] if rule.name in _LEAKS else finding.checked[split]
+        share = 1.0 if rule.severity == ERROR else min(1.0, finding.counts[split] / max(base, 1))
+        if finding.counts[split] and not (split == "train" and dropped_by_training(report, rule)):
             total += share * (1.0 if split == "train" or rule.severity == ERROR else _HELD_OUT_WEIGHT)
     return _RULE_WEIGHTS.get(rule.name, _WEIGHTS[rule.severity]) * total
 
@@ -115,14 +115,14 @@ def _reason(report: CorpusReport) -> str:
 def _actions(report: CorpusReport, config: str) -> Iterator[Action]:
     errors = [finding for finding in report.findings if finding.rule.severity == ERROR]
     unusable = [finding for finding in errors if finding.rule.name in (*PREVENTING, "no-pairs")]
-    if not any(finding.counts.get("train") for finding in unusable):
+    if not any(finding.counts["train"] for finding in unusable):
         yield from _cleanings(report, config)
     for finding in errors:
-        held_out = any(finding.counts.get(split) for split in _HELD_OUT)
+        held_out = any(finding.counts[split] for split in _HELD_OUT)
         if held_out or finding.rule.name not in ("row", "encoding"):  # cleaning drops these
             yield _correction(report, finding, config)
     warnings = [finding for finding in report.findings if finding.rule.severity == WARNING]
-    counts = {finding.rule.name: sum(finding.counts.get(split, 0) for split in _HELD_OUT) for finding in warnings}
+    counts = {finding.rule.name: sum(finding.counts[split] for split in _HELD_OUT) for finding in warnings}
     gain = f"names the lines of {_listed(counts, 'fault')}, which cleaning leaves as they are"
     value = sum(harm(report, finding, _HELD_OUT) for finding in warnings)
     yield Action("Correct validation and test text", f"mt data check {config} --examples 100", gain, value)
@@ -139,7 +139,7 @@ def _cleanings(report: CorpusReport, config: str) -> Iterator[Action]:
     repaired, dropped, more = dict[str, int](), _first_faults(report, rules), dict[str, int]()
     value = more_value = 0.0
     for finding in report.findings:
-        name, count, damage = finding.rule.name, finding.counts.get("train", 0), harm(report, finding, ("train",))
+        name, count, damage = finding.rule.name, finding.counts["train"], harm(report, finding, ("train",))
         if name == "row":
             dropped[name] = count
         undone = 1.0 if name in rules or name == "row" or not count else finding.repairable / count

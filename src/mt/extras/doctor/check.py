@@ -35,8 +35,8 @@ class Finding:
     """A broken rule."""
 
     rule: FindingRule
-    counts: dict[str, int]  # pairs by split; for a text rule, lines or files
-    checked: dict[str, int]  # pairs by split
+    counts: Counter[str]  # pairs by split; for a text rule, lines or files
+    checked: Counter[str]  # pairs by split
     repairable: int  # training pairs that a repair would fix
     examples: list[Example]
     first: Example | None = None  # even if no examples are wanted
@@ -219,7 +219,7 @@ def _check_usable(
 
 def _collect(findings: Findings, masks: dict[str, NDArray[np.uint64]], max_examples: int) -> list[Finding]:
     """Return the findings; `masks` are the rule bits of the pairs of each split (N,)."""
-    pairs = {split: len(mask) for split, mask in masks.items() if len(mask)}
+    pairs = Counter({split: len(mask) for split, mask in masks.items() if len(mask)})
     for split, mask in masks.items():
         for name, bit in BIT.items():
             findings.counts[name][split] += int(np.count_nonzero(mask & np.uint64(bit)))
@@ -227,8 +227,8 @@ def _collect(findings: Findings, masks: dict[str, NDArray[np.uint64]], max_examp
     for rule in (*TEXT_RULES, *PAIR_RULES):
         counts = findings.counts[rule.name]
         if any(counts.values()):
-            checked = {} if rule in TEXT_RULES else dict(findings.checked.get(rule.name, pairs))
+            checked = Counter[str]() if rule in TEXT_RULES else findings.checked.get(rule.name, pairs)
             examples, repairable = findings.examples_of(rule.name), findings.repairable[rule.name]
             shown, first = examples if max_examples else [], next(iter(examples), None)
-            collected.append(Finding(rule, dict(counts), checked, repairable, shown, first))
+            collected.append(Finding(rule, counts, checked, repairable, shown, first))
     return sorted(collected, key=lambda finding: SEVERITIES.index(finding.rule.severity))

@@ -87,7 +87,7 @@ def write_clean(
     Raises InputError if the text cannot be read to its end, has changed since the report, or would be empty.
     """
     for finding in report.findings:
-        if finding.rule.name in PREVENTING and finding.counts.get("train"):
+        if finding.rule.name in PREVENTING and finding.counts["train"]:
             raise InputError(f"the training text cannot be cleaned: {finding.examples[0].note}", finding.rule.advice)
     masks = report.masks & np.uint64(sum(BIT[rule] for rule in dropped_for))
     if not np.any(masks == 0):
@@ -102,7 +102,7 @@ def write_clean(
 
             atomic.write_text(partial / "scores.html", scores_page(report.scores))
     for finding in report.findings:
-        if finding.rule.name == "row" and (rows := finding.counts.get("train", 0)):
+        if finding.rule.name == "row" and (rows := finding.counts["train"]):
             log.warning("%d rows cannot be read and were dropped; `mt data check` shows the first", rows)
             counts["row"] = rows
     ordered = {"kept": counts.pop("kept", 0), **dict(counts.most_common())}

@@ -73,7 +73,7 @@ def _action(action: Action) -> str:
 
 
 def _findings(report: CorpusReport) -> str:
-    shares = [finding.counts.get("train", 0) / (finding.checked.get("train") or inf) for finding in ranked(report)]
+    shares = [finding.counts["train"] / (finding.checked["train"] or inf) for finding in ranked(report)]
     most = max(shares, default=0) or 1
     return "".join(_details(report, f, share / most) for f, share in zip(ranked(report), shares, strict=True))
 
@@ -100,7 +100,7 @@ def _texts(report: CorpusReport) -> str:
 
 def _details(report: CorpusReport, finding: Finding, bar: float) -> str:
     """Return a finding with a bar of length `bar`, from 0 to 1, and below it, folded, advice and examples."""
-    rule, number = finding.rule, finding.counts.get("train", 0)
+    rule, number = finding.rule, finding.counts["train"]
     title = rule.title if rule.title != rule.name else ""
     examples = finding.examples[:_MAX_EXAMPLES]
     rows = [
@@ -109,7 +109,7 @@ def _details(report: CorpusReport, finding: Finding, bar: float) -> str:
         for number, location in enumerate(example.locations)
     ]
     advice = _CODE.sub(r"<code>\1</code>", html.escape(explanation(report, finding)))
-    held_out = [f"{finding.counts[split]:,} in {split}" for split in SPLITS[1:] if finding.counts.get(split)]
+    held_out = [f"{finding.counts[split]:,} in {split}" for split in SPLITS[1:] if finding.counts[split]]
     share = f'<i style="width:{100 * bar:.2f}%"></i>' if bar else ""
     return (
         f'<details id="{rule.name}" class="finding {rule.severity}"><summary>'

@@ -42,14 +42,14 @@ def size_rows(report: CorpusReport) -> list[tuple[str, str]]:
 
 
 def _row(finding: Finding) -> list[str]:
-    train, *held_out = (f"{finding.counts.get(split, 0):,}" for split in SPLITS)
+    train, *held_out = (f"{finding.counts[split]:,}" for split in SPLITS)
     return [finding.rule.name, finding.rule.severity, train, share_of(finding), *held_out]
 
 
 def share_of(finding: Finding) -> str:
     """Return the share of the checked training pairs that have a finding."""
-    checked = finding.checked.get("train", 0)
-    return f"{100 * finding.counts.get('train', 0) / checked:.2f} %" if checked else "-"
+    checked = finding.checked["train"]
+    return f"{100 * finding.counts['train'] / checked:.2f} %" if checked else "-"
 
 
 def coverage_rows(coverage: Coverage) -> list[list[str]]:
@@ -135,8 +135,8 @@ def _finding_as_json(finding: Finding) -> dict[str, Any]:
         "name": finding.rule.name,
         "title": finding.rule.title,
         "seriousness": finding.rule.severity,
-        "counts": {split: finding.counts.get(split, 0) for split in SPLITS},
-        "judged": finding.checked,
+        "counts": {split: finding.counts[split] for split in SPLITS},
+        "judged": dict(finding.checked),
         "repairable": finding.repairable,
         "examples": [
             {"split": example.split, "places": [asdict(place) for place in example.locations], "note": example.note}
