@@ -91,7 +91,7 @@ def check_blocks(
     workers = workers_for(sum(stats.pairs for stats in statistics))
     searches, n_parts = list[Callable[[], Any]](), list[int]()
     for stats in statistics:
-        parts = _parts(stats.pairs, stats.bitext.segment, _PARTS * workers)
+        parts = [] if stats.bitext.repair else _parts(stats.pairs, stats.bitext.segment, _PARTS * workers)
         searches.append(partial(_search_languages, stats.bitext))
         searches += [partial(_search_alignment, stats.bitext, stats.pairs, *part) for part in parts]
         n_parts.append(len(parts))
@@ -127,11 +127,10 @@ def _search_languages(bitext: Bitext) -> list[LanguageBlock]:
 
 
 def _search_alignment(bitext: Bitext, n_pairs: int, start: int, end: int) -> PositionMap:
-    """Return the map of a part of a text; an empty one for a bitext that is read repaired."""
+    """Return the map of a part of a text."""
     positions = PositionMap(n_pairs)
-    if not bitext.repair:
-        pairs = (pair.cleaned() for pair in islice(read_bitext(bitext), start, end))
-        positions.blocks.extend(misaligned_blocks(pairs, positions.add, start, bitext.segment))
+    pairs = (pair.cleaned() for pair in islice(read_bitext(bitext), start, end))
+    positions.blocks.extend(misaligned_blocks(pairs, positions.add, start, bitext.segment))
     return positions
 
 

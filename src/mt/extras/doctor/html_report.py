@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.image import imsave
 
 from mt.data.token_store import Array
-from mt.extras.doctor.actions import Action, CorpusVerdict, judge, ranked
+from mt.extras.doctor.actions import Action, judge, ranked
 from mt.extras.doctor.block_checks import BINS, PositionMap
 from mt.extras.doctor.characters import visible
 from mt.extras.doctor.check import CorpusReport, Finding
@@ -52,18 +52,15 @@ def html_report(report: CorpusReport, config: str = "CONFIG") -> str:
         ("Scores", score_distribution(report.scores) if report.scores else ""),
         ("Texts", _texts(report)),
     ]
+    content = f'<p>{html.escape(verdict.reason)}.</p><p class="soft">{severity_counts(report)}</p>'
+    actions = "".join(map(_action, verdict.actions))
+    top = headline(verdict.kind, verdict.words, f'{content}<ol class="actions">{actions}</ol>')
     name, subtitle = report.config.name, f"{report.config.name}: corpus of {report.pairs['train']:,} training pairs"
-    return page(f"{name}: corpus", languages, subtitle, _headline(report, verdict), sections, *map(_web, ("css", "js")))
+    return page(f"{name}: corpus", languages, subtitle, top, sections, *map(_web, ("css", "js")))
 
 
 def _web(kind: str) -> str:
     return (files("mt.extras.doctor") / "web" / f"corpus.{kind}").read_text(encoding="utf-8")
-
-
-def _headline(report: CorpusReport, verdict: CorpusVerdict) -> str:
-    actions = "".join(map(_action, verdict.actions))
-    content = f'<p>{html.escape(verdict.reason)}.</p><p class="soft">{severity_counts(report)}</p>'
-    return headline(verdict.kind, verdict.words, f'{content}<ol class="actions">{actions}</ol>')
 
 
 def _action(action: Action) -> str:
