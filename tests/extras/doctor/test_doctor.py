@@ -577,6 +577,19 @@ def test_a_single_back_translation_is_found_beside_the_sample(tmp_path: Path, mo
     assert notes(report, "back-translated") == [f"{tmp_path / 'train.en'}:2: data.train"]
 
 
+def test_a_text_that_grows_while_it_is_checked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def grow(*arguments: Any) -> Any:
+        for name in ("train.en", "train.it"):
+            with (tmp_path / name).open("a") as text:
+                text.write("one more\n")
+        return block_checks.check_blocks(*arguments)
+
+    config = make_config(tmp_path, write_pairs(tmp_path, "train", clean_text()["train"][:40]), valid={"from_train": 1})
+    monkeypatch.setattr(check, "check_blocks", grow)
+    with pytest.raises(InputError, match="the text changed while it was read"):
+        check_corpus(config, tmp_path, 3)
+
+
 def test_the_documentation_lists_the_rules() -> None:
     page = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
     listed = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| ([a-z, ]*?) ?\|", page, re.MULTILINE)

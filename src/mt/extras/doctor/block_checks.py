@@ -119,7 +119,7 @@ def _parts(pairs: int, segment: int, most: int) -> list[tuple[int, int]]:
     """Return the first pair and the end of each part of a text, in which whole segments are searched."""
     segments = -(-pairs // segment)
     bounds = np.linspace(0, segments, min(segments, most) + 1).astype(int) * segment
-    return list(pairwise(bounds.tolist()))
+    return list(pairwise(bounds.clip(max=pairs).tolist()))
 
 
 def _search_languages(bitext: Bitext) -> list[LanguageBlock]:

@@ -132,6 +132,8 @@ def _check_pairs(
     with progress(total=total, unit="pair", desc="checking", unit_scale=True) as bar:
         for chunk, result in in_order(check_chunk, chunks, workers_for(total)):
             mask = masks[chunk.split][chunk.offset : chunk.offset + len(chunk.pairs)]
+            if len(mask) < len(chunk.pairs):
+                raise InputError(f"data.{chunk.split}: the text changed while it was read", "run the command again")
             result.masks |= mask
             for split, index in held_out.items():
                 if split == chunk.split:
