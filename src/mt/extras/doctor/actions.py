@@ -13,8 +13,6 @@ import numpy as np
 
 from mt.config.loading import as_yaml
 from mt.console import quoted
-from mt.data.corpus import line_texts
-from mt.errors import InputError
 from mt.extras.doctor.check import CorpusReport, Finding
 from mt.extras.doctor.clean import dropping_rules
 from mt.extras.doctor.findings import SPLITS, Example
@@ -164,18 +162,14 @@ def _correction(report: CorpusReport, finding: Finding, config: str) -> Action:
     where = example.note or "; ".join(f"{place.file}:{place.line}: {place.text}" for place in example.locations)
     command, gain = f"mt data check {config}", f"{where}. {rule.advice} Then check again"
     for bitext in [stats.bitext for stats in report.statistics if rule.name == "line-counts"]:
-        try:
-            pairs = line_texts(bitext.source, bitext.data)
-        except InputError:  # another finding reports it
-            continue
-        for source, target in [pair for pair in pairs if where.startswith(f"{pair[0]} has ")]:
+        for source, target in [pair for pair in bitext.texts if where.startswith(f"{pair[0]} has ")]:
             if source.member is None:
                 root, output = Path(bitext.data.root), target.path.with_name(f"{target.path.stem}.tsv")
                 command = quoted("mt", "data", "align", str(source), str(target), "--output", str(output))
                 file = str(output.relative_to(root) if output.is_relative_to(root) else output)
                 table = {"file": file, "source_column": "source", "target_column": "target", **bitext.options}
                 gain = f"{where}; pairs the sentences again, for data.{bitext.split}: {as_yaml(table)}"
-            elif bitext.split == "train" and len(pairs) == 1:
+            elif bitext.split == "train" and len(bitext.texts) == 1:
                 command = f"mt data clean {config} --output cleaned --repair"
                 gain = f"{where}; aligns their lines"
             else:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from mt.config import DataConfig, PairFiles, Source, TableFile, TextFolder
 from mt.data.corpus import Pair, line_texts, one_line, read_numbered
 from mt.data.mixture import direction
-from mt.data.paired_texts import LineText, read_texts
+from mt.data.paired_texts import LinePair, LineText, read_texts
 from mt.errors import InputError
 from mt.extras.doctor.align_files import parting_line
 from mt.extras.doctor.alignment import Link
@@ -102,16 +102,20 @@ class Bitext:
         kept = {"source_lang", "target_lang", "weight", "synthetic"}
         return self.source.model_dump(include=kept, exclude_defaults=True)
 
+    @property
+    def texts(self) -> list[LinePair]:
+        """Return its pairs of texts of lines; none if it has other text, or cannot be read, which reading reports."""
+        try:
+            return line_texts(self.source, self.data)
+        except InputError:
+            return []
+
     def inputs(self) -> list[Path]:
         """Return the files that it is read from, as far as the configuration names them."""
         if isinstance(self.source, PairFiles | TableFile):
             return list(map(Path, self.files))
-        if not isinstance(self.source, TextFolder):  # a name is no path
-            return []
-        try:
-            return [text.path for pair in line_texts(self.source, self.data) for text in pair]
-        except InputError:  # reading reports it
-            return []
+        # Another source's name is no path.
+        return [text.path for pair in self.texts for text in pair] if isinstance(self.source, TextFolder) else []
 
     def unpaired(self) -> list[int]:
         """Return the indices of the pairs that are not certainly translations, even after repair."""
