@@ -16,7 +16,7 @@ from mt.config.loading import as_yaml
 from mt.console import log
 from mt.data.prepare import input_digests
 from mt.data.token_store import SIDES
-from mt.errors import InputError
+from mt.errors import InputError, contradict
 from mt.extras.doctor.bitexts import Bitext, RawPair, bitexts_of, read_bitext
 from mt.extras.doctor.characters import visible
 from mt.extras.doctor.check import CorpusReport
@@ -46,8 +46,8 @@ class CleanedText:
 def dropping_rules(keep: Iterable[str], drop: Iterable[str]) -> frozenset[str]:
     """Return the rules that drop a pair: the default ones without `keep`, and `drop`; one in both is an InputError."""
     keep, drop = frozenset(keep), frozenset(drop)
-    if both := keep & drop:
-        raise InputError(f"--keep {min(both)} and --drop {min(both)} contradict each other", "give one of them")
+    for name in sorted(keep & drop):
+        contradict(True, f"--keep {name}", f"--drop {name}")
     return (DROPPED_BY_CLEANING - keep) | drop
 
 
