@@ -5,7 +5,6 @@ import html
 import re
 from importlib.resources import files
 from io import BytesIO
-from itertools import accumulate
 from math import inf
 
 import numpy as np
@@ -121,13 +120,14 @@ def _details(report: CorpusReport, finding: Finding, bar: float) -> str:
 
 def _maps(report: CorpusReport) -> str:
     """Draw the maps of the longest training texts, folded from the fourth on."""
-    ends = accumulate(stats.pairs for stats in report.training)
-    texts = [text for text in enumerate(zip(report.training, ends, strict=True)) if text[1][0].pairs >= _MIN_PAIRS]
-    content = ""
-    for number, (stats, end) in sorted(texts, key=lambda text: -text[1][0].pairs)[:_MAX_MAPS]:
-        figure = _map(report, report.maps[number], stats.bitext.files, slice(end - stats.pairs, end), f"map{number}")
-        name = f"{' and '.join(dict.fromkeys(stats.bitext.files))}, {stats.pairs:,} pairs"
-        content += details(name, figure, is_open=content.count("<figure") < _OPEN_MAPS)
+    sizes = np.array([positions.pairs for positions in report.maps])
+    ends, content = np.cumsum(sizes), ""
+    for number in np.argsort(-sizes, kind="stable")[:_MAX_MAPS].tolist():
+        if sizes[number] >= _MIN_PAIRS:
+            names, pairs = report.training[number].bitext.files, slice(ends[number] - sizes[number], ends[number])
+            figure = _map(report, report.maps[number], names, pairs, f"map{number}")
+            name = f"{' and '.join(dict.fromkeys(names))}, {sizes[number]:,} pairs"
+            content += details(name, figure, is_open=content.count("<figure") < _OPEN_MAPS)
     return content
 
 
