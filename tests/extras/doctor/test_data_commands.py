@@ -167,6 +167,13 @@ def test_lines_that_are_not_utf8_are_always_dropped(project: Path) -> None:
     assert check(project, code=2).startswith("training would refuse this corpus: lines that are not UTF-8")
 
 
+def test_a_folder_with_notes_of_a_file_manager_only_is_empty(project: Path) -> None:
+    (project / "out").mkdir()
+    (project / "out" / ".DS_Store").write_text("x")
+    clean(project, "out")
+    assert english(project / "out")
+
+
 def test_files_of_the_user_are_not_replaced(project: Path) -> None:
     (project / "precious").mkdir()
     (project / "precious" / "file").write_text("x")

@@ -24,6 +24,7 @@ from mt.extras.doctor.rules import BIT, DROPPED_BY_CLEANING, PAIR_RULES, PREVENT
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest, sha256
 from mt.storage.output_path import require_replaceable
+from mt.storage.run_dir import MANIFEST
 
 _MADE_BY = "mt data clean"
 
@@ -64,7 +65,7 @@ def check_output(output: Path, data: DataConfig, *inputs: Path) -> None:
             folder = Path(data.root, source.folder)
             if folder.resolve() in output.resolve().parents:
                 raise InputError(f"--output {output}: in {folder}, whose texts are all read", "name a folder elsewhere")
-    if output.is_dir() and any(output.iterdir()):
+    if (output / MANIFEST).exists():
         for name, entry in read_manifest(output)["files"].items():
             path = output / name
             if path.is_file() and (path.stat().st_size != entry["bytes"] or sha256(path) != entry["sha256"]):
