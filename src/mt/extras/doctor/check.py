@@ -119,12 +119,9 @@ def _check_pairs(
     masks: dict[str, NDArray[np.uint64]],
     scores: PairScores | None,
 ) -> None:
-    """Read the bitexts again, and add to `findings`, `finder` and `masks`.
+    """Read the bitexts again, and add to `findings`, `finder` and the rule bits of each split's pairs (N,), `masks`.
 
-    Args:
-        criteria: by direction.
-        masks: rule bits of the pairs of each split (N,).
-        scores: of all training pairs; those of other pairs raise InputError.
+    The criteria are by direction. Raises InputError if the scores are not of all training pairs.
     """
     total = sum(map(len, masks.values()))
     held_out = {"test": HeldOutIndex(), "valid": HeldOutIndex()}
