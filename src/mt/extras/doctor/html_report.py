@@ -3,7 +3,6 @@
 import base64
 import html
 import re
-from importlib.resources import files
 from io import BytesIO
 from math import inf
 
@@ -27,7 +26,7 @@ from mt.extras.doctor.text_report import (
     size_rows,
 )
 from mt.extras.reporting.charts import histogram
-from mt.extras.reporting.html import details, figures, headline, listing, page, table
+from mt.extras.reporting.html import details, figures, headline, listing, page, table, web_file
 from mt.text.languages import language_name
 
 _CODE = re.compile("`([^`]+)`")
@@ -55,11 +54,8 @@ def html_report(report: CorpusReport, config: str = "CONFIG") -> str:
     actions = "".join(map(_action, verdict.actions))
     top = headline(verdict.kind, verdict.words, f'{content}<ol class="actions">{actions}</ol>')
     name, subtitle = report.config.name, f"{report.config.name}: corpus of {report.pairs['train']:,} training pairs"
-    return page(f"{name}: corpus", languages, subtitle, top, sections, *map(_web, ("css", "js")))
-
-
-def _web(kind: str) -> str:
-    return (files("mt.extras.doctor") / "web" / f"corpus.{kind}").read_text(encoding="utf-8")
+    style, script = (web_file(f"corpus.{kind}", "doctor") for kind in ("css", "js"))
+    return page(f"{name}: corpus", languages, subtitle, top, sections, style, script)
 
 
 def _action(action: Action) -> str:

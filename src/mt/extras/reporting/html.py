@@ -38,9 +38,9 @@ def page(
     )
 
 
-def web_file(name: str) -> str:
-    """Return a file of the folder `web`."""
-    return (files("mt.extras.reporting") / "web" / name).read_text(encoding="utf-8")
+def web_file(name: str, extra: str = "reporting") -> str:
+    """Return a file of an extra's folder `web`."""
+    return (files(f"mt.extras.{extra}") / "web" / name).read_text(encoding="utf-8")
 
 
 def headline(kind: str, words: str, content: str = "", number: str = "", unit: str = "") -> str:
