@@ -52,9 +52,9 @@ class HeldOutIndex:
 
     @cached_property
     def _sorted(self) -> dict[str, tuple[NDArray[np.uint64], NDArray[np.int64]]]:
-        """Return the hashes of each kind in ascending order, and the pairs that have them."""
-        hashes = np.concatenate(self._usable)
-        orders = {name: np.argsort(hashes[name], kind="stable") for name in HASHES.names or ()}
+        """Return the hashes of each kind that is looked up in ascending order, and the pairs that have them."""
+        hashes, kinds = np.concatenate(self._usable), ("pair", "letters", "src_letters", "tgt_letters")
+        orders = {name: np.argsort(hashes[name], kind="stable") for name in kinds}
         return {name: (hashes[name][order], order) for name, order in orders.items()}
 
     def find_leaks(self, chunk: Chunk, result: ChunkResult) -> None:
