@@ -14,10 +14,11 @@ from command import mt
 from engine_helpers import sentences
 from export_helpers import padded, random_job, readme_program, run_folder, run_readme
 from mt.bundle.load_translator import open_model
+from mt.bundle.model_folder import load_model
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.decoding.engine import SearchOptions
 from mt.decoding.settings import TranslationSettings
-from mt.extras.export.common import ExportJob, load_job
+from mt.extras.export.common import ExportJob
 from mt.extras.export.onnx import _decoding_config, write_onnx
 from mt.extras.export.onnx_graph import DecoderGraph, EncoderGraph
 from mt.storage.run_dir import RunDir
@@ -115,7 +116,9 @@ def test_the_readme_program_agrees_with_greedy_search(tmp_path: Path, monkeypatc
 
 
 def test_the_config_for_decoding_programs(two_languages: Path, tmp_path: Path) -> None:
-    facts = _decoding_config(load_job(RunDir(two_languages / "runs" / "two").model, []))
+    folder = RunDir(two_languages / "runs" / "two").model
+    loaded = load_model(folder, torch.device("cpu"))
+    facts = _decoding_config(ExportJob(folder, loaded.config, loaded.model, loaded.tokenizers, []))
     assert facts["tags"].keys() == {"xx", "yy"}
     assert (facts["pad"], facts["sos"], facts["eos"]) == (PAD_ID, SOS_ID, EOS_ID)
     assert (facts["source_lang"], list(facts["target_lang"])) == ("en", ["xx", "yy"])
