@@ -141,7 +141,7 @@ def _weights(folder: Path, variables: Mapping[str, Variable]) -> dict[str, Tenso
             their_modules = [f"model.{side}.{_STACK_NORMS[module]}"] if module in _STACK_NORMS else []
         if name in names:
             tensors[names[name]] = weight
-        elif their_modules and kind in _KINDS and len(weight) % len(their_modules) == 0:
+        elif their_modules and kind in _KINDS and variable.shape and len(weight) % len(their_modules) == 0:
             parts = weight.chunk(len(their_modules))
             tensors |= {f"{each}.{_KINDS[kind]}": part for each, part in zip(their_modules, parts, strict=True)}
         else:
