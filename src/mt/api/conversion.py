@@ -45,8 +45,7 @@ def export(
     Raises:
         InputError: the format cannot hold this model, the export loses more than `max_loss`, or `output` is in use.
     """
-    from mt.extras.export.common import parse_format
-    from mt.extras.export.exporting import check_options, require_packages
+    from mt.extras.export.exporting import check_request
     from mt.extras.export.exporting import export as write
 
     if (source is None) != (reference is None):
@@ -54,9 +53,7 @@ def export(
     if source is None and (to is not None or source_lang is not None):
         message = "--to and --from say which languages --reference and --source are in"
         raise InputError(message, "give these files, or leave the languages out")
-    known_format = parse_format(format_)
-    check_options(known_format, quantization, max_loss)
-    require_packages(known_format)
+    known_format = check_request(format_, quantization, max_loss)
     (folder,) = find_models(model, runs)
     run = owner(folder)
     inputs = [Path(path) for path in (folder.root, run.root if run else None, source, reference) if path]

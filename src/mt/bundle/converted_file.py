@@ -88,6 +88,12 @@ def read_variables(path: Path) -> dict[str, Variable]:
         raise UnusableError(f"{path}: not a CTranslate2 model ({error})") from None
 
 
+def scales_of(variables: Mapping[str, Variable]) -> dict[Variable, Variable]:
+    """Return the scale of each quantized variable; aliases share it, but it has the variable's own name only."""
+    scales = ((variable, variables.get(f"{name}_scale")) for name, variable in variables.items())
+    return {variable: scale for variable, scale in scales if scale is not None}
+
+
 def check_map(path: Path) -> None:
     """Check a vocabulary map: per line a source piece (or nothing, for every sentence), a tab, and target pieces.
 
@@ -166,12 +172,11 @@ def _check_variables(variables: Mapping[str, Variable], source_vocab: int, targe
             raise ValueError(f"it has no matrix {name}")
         sizes[symbol] = variables[name].shape[axis]
     sizes |= {"2D": 2 * sizes["D"], "3D": 3 * sizes["D"]}
-    # Aliases share their variable's scale, which is stored under the variable's name only.
-    scaled = {variables.get(name.removesuffix("_scale")) for name in variables if name.endswith("/weight_scale")}
+    scales = scales_of(variables)
     for name, variable in variables.items():
         if variable.shape:
             _check_tensor(name, variables, sizes)
-            if variable.number_type == _INT8 and variable not in scaled:
+            if variable.number_type == _INT8 and variable not in scales:
                 raise ValueError(f"{name!r:.60} has no scale")
         elif variable.value != 0 and not _SETTINGS.fullmatch(name):
             raise ValueError(f"unexpected setting {name!r:.60}")
@@ -199,22 +204,20 @@ def _check_tensor(name: str, variables: Mapping[str, Variable], sizes: Mapping[s
 
 
 def _check_settings(variables: Mapping[str, Variable], d_model: int) -> None:
-    def setting(name: str) -> float:
-        return variables[name].value if name in variables else 0
-
+    settings = {name: variable.value for name, variable in variables.items()}
     layers = 1 + max(int(match[1]) for name in variables if (match := re.match(r"decoder/layer_(\d+)/", name)))
     for side in ("encoder", "decoder"):
-        heads = setting(f"{side}/num_heads")
+        heads = settings.get(f"{side}/num_heads", 0)
         if heads < 1 or d_model % heads:
             raise ValueError(f"{heads:g} heads for vectors of {d_model} numbers")
-        if not 0 <= setting(f"{side}/activation") <= _MAX_ACTIVATION:
+        if not 0 <= settings.get(f"{side}/activation", 0) <= _MAX_ACTIVATION:
             raise ValueError(f"unknown activation of the {side}")
-        if not 0 <= setting(f"{side}/alignment_heads") <= heads:
+        if not 0 <= settings.get(f"{side}/alignment_heads", 0) <= heads:
             raise ValueError("more alignment heads than heads")
-        if not -layers <= setting(f"{side}/alignment_layer") < layers:
+        if not -layers <= settings.get(f"{side}/alignment_layer", 0) < layers:
             raise ValueError("the alignment layer does not exist")
-        for name, variable in variables.items():
+        for name, value in settings.items():
             if kind := re.fullmatch(rf"{side}/.*/rotary_(base|dim)", name):
                 expected = _ROTARY_BASE if kind[1] == "base" else d_model // heads
-                if variable.value != expected:
-                    raise ValueError(f"{name!r:.60} is {variable.value:g}, but {expected:g} is expected")
+                if value != expected:
+                    raise ValueError(f"{name!r:.60} is {value:g}, but {expected:g} is expected")

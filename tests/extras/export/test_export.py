@@ -25,6 +25,7 @@ from export_helpers import lines_of, refusal, run_folder, run_readme, write
 from import_helpers import marian
 from mt.bundle.load_translator import open_model
 from mt.cli import app
+from mt.config import load_config
 from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import EOS_ID
 from mt.decoding.engine import EngineChoice
@@ -32,7 +33,6 @@ from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
 from mt.extras.export import ctranslate2 as to_ctranslate2
 from mt.extras.export import exporting
-from mt.extras.export.common import load_job
 from mt.extras.export.equivalence import reference_translator
 from mt.model.transformer import Transformer
 from mt.storage import atomic
@@ -206,11 +206,10 @@ def test_the_loss_is_relative_to_the_model_without_shortlist_and_preprocessing(t
     few = Shortlist([EOS_ID, 262, 263], {})
     learned = Preprocessing(Casing(("dog", "runs", "over", "the", "grass"), (True, True), False))
     run = run_folder(tmp_path / "run", *WIDE, "decoding.shortlist=1", shortlist=few, preprocessing=learned)
-    job = load_job(run.model, [])
     shouted = [line.upper() for line in lines_of(run.text_file("valid", "source"))]
     whole = open_model(run.model, EngineChoice("torch", "cpu")).translator
     exact = dataclasses.replace(whole, preprocessing=NO_PREPROCESSING)
-    search = TranslationSettings.of(job.config).search
+    search = TranslationSettings.of(load_config(run.config)).search
     found = reference_translator(run.model).best(shouted, search)
     assert found == exact.best(shouted, search) != whole.best(shouted, search)
 

@@ -1,6 +1,7 @@
 """Export to ONNX Runtime: the same logits for batches and lengths of any size."""
 
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -11,13 +12,16 @@ import pytest
 import torch
 
 from command import mt
-from engine_helpers import sentences
+from engine_helpers import ENGLISH, sentences
 from export_helpers import padded, random_job, readme_program, run_folder, run_readme
 from mt.bundle.load_translator import open_model
-from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
+from mt.bundle.model_folder import load_model
+from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, TokenizerPair
 from mt.decoding.engine import SearchOptions
 from mt.decoding.settings import TranslationSettings
-from mt.extras.export.common import ExportJob, load_job
+from mt.errors import InputError
+from mt.extras.export.common import ExportJob
 from mt.extras.export.onnx import _decoding_config, write_onnx
 from mt.extras.export.onnx_graph import DecoderGraph, EncoderGraph
 from mt.storage.run_dir import RunDir
@@ -114,8 +118,20 @@ def test_the_readme_program_agrees_with_greedy_search(tmp_path: Path, monkeypatc
     assert names["translate"](lines) == opened.translator.best(lines, greedy)
 
 
+def test_tokenizers_of_different_kinds_are_refused(tmp_path: Path) -> None:
+    job = random_job("tokenizer.shared=false")
+    source = SentencePieceTokenizer.train(ENGLISH, 300, (), "bpe")
+    job = replace(job, tokenizers=TokenizerPair(source, job.tokenizers.target))
+    with pytest.raises(
+        InputError, match=r"tokenizer\.source_file, tokenizer\.target_file: one is a SentencePiece model"
+    ):
+        write_onnx(job, tmp_path, "")
+
+
 def test_the_config_for_decoding_programs(two_languages: Path, tmp_path: Path) -> None:
-    facts = _decoding_config(load_job(RunDir(two_languages / "runs" / "two").model, []))
+    folder = RunDir(two_languages / "runs" / "two").model
+    loaded = load_model(folder, torch.device("cpu"))
+    facts = _decoding_config(ExportJob(folder, loaded.config, loaded.model, loaded.tokenizers, []))
     assert facts["tags"].keys() == {"xx", "yy"}
     assert (facts["pad"], facts["sos"], facts["eos"]) == (PAD_ID, SOS_ID, EOS_ID)
     assert (facts["source_lang"], list(facts["target_lang"])) == ("en", ["xx", "yy"])

@@ -182,12 +182,21 @@ def _no_heads(path: Path) -> None:
     path.write_bytes(re.sub(rb"(coder/num_heads\0.{6}).", rb"\1" + b"\0", path.read_bytes(), flags=re.DOTALL))
 
 
+def _scalar(path: Path) -> None:
+    """Write a number in place of a vector of 16."""
+    content, name = path.read_bytes(), b"encoder/layer_0/ffn/layer_norm/gamma\0"
+    at = content.index(name) + len(name)
+    number = struct.pack("=BBIf", 0, 0, 4, 1)
+    path.write_bytes(content[:at] + number + content[at + struct.calcsize("=BIBI16f") :])
+
+
 BAD = {
     "cut": (_cut, "not a CTranslate2 model"),
     "version": (_version, "CTranslate2 format 5"),
     "size": (_huge, "the sizes of 'decoder/embeddings/weight' are inconsistent"),
     "setting": (_renamed(b"/multi_query_attention", b"/rotary_4_attention___"), "unexpected variable"),
     "variable": (_renamed(b"layer_0/ffn/linear_1", b"layer_0/ffn/linear_7"), "unexpected variable"),
+    "scalar": (_scalar, "unexpected variable 'encoder/layer_0/ffn/layer_norm/gamma'"),
     "no-heads": (_no_heads, "it has 0 attention heads"),
     "empty": (lambda path: path.write_bytes(b""), "not a CTranslate2 model"),
 }

@@ -10,12 +10,11 @@ from torch import Tensor
 
 from mt.bundle.checks import load_preprocessing
 from mt.bundle.model_card import licence_header, origin_of
-from mt.bundle.model_folder import load_model, write_text_files
+from mt.bundle.model_folder import write_text_files
 from mt.config import Config
-from mt.config.schema import EXPORT_FORMATS, ExportFormat, export_rules
+from mt.config.schema import ExportFormat
 from mt.data.eval_texts import EvalText
 from mt.data.tokenizer import TokenizerPair
-from mt.errors import InputError
 from mt.model.embedding import Embedding
 from mt.model.positions import LearnedPositions
 from mt.model.transformer import Transformer
@@ -73,29 +72,6 @@ class ExportJob:
         """A short sentence for usage examples."""
         simple = (source for source in self.sources if 0 < len(source) < 80 and source.replace(" ", "").isalpha())
         return next(simple, "Hello")
-
-
-def parse_format(name: str) -> ExportFormat:
-    """Return a format by its name; an InputError if there is no such format."""
-    for known in EXPORT_FORMATS:
-        if name == known:
-            return known
-    raise InputError(f"'{name}' is not an export format", f"use one of {', '.join(EXPORT_FORMATS)}")
-
-
-def require_exportable(config: Config, export_format: ExportFormat) -> None:
-    """Refuse a model that a format cannot represent; the InputError names the key of the configuration."""
-    for rule in export_rules(config, export_format):
-        raise InputError(f"{rule.keys[0]}: {rule.reason}")
-
-
-def load_job(
-    folder: ModelDir, texts: Sequence[EvalText], number_format: str = "float32", max_loss: float = math.inf
-) -> ExportJob:
-    """Load a model that the format can represent; an InputError if it is incomplete."""
-    loaded = load_model(folder, torch.device("cpu"))
-    assert isinstance(loaded.model, Transformer), "the rules admit no other architecture"
-    return ExportJob(folder, loaded.config, loaded.model, loaded.tokenizers, texts, number_format, max_loss)
 
 
 def write_mt_folder(job: ExportJob, folder: Path) -> None:

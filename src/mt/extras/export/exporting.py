@@ -7,13 +7,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from mt.bundle.load_translator import read_config
+from mt.bundle.model_folder import load_model
 from mt.config import Config
-from mt.config.schema import ExportFormat
+from mt.config.schema import EXPORT_FORMATS, ExportFormat, export_rules
 from mt.console import log
 from mt.data.eval_texts import EvalText, read_texts
 from mt.errors import InputError, MtError, require_package
-from mt.extras.export.common import export_card, load_job, require_exportable
+from mt.extras.export.common import ExportJob, export_card
+from mt.model.transformer import Transformer
 from mt.storage import atomic
 from mt.storage.manifest import is_done, read_manifest, stage_key
 from mt.storage.run_dir import ModelDir, RunDir
@@ -37,8 +41,16 @@ def is_quantized(config: Config, export_format: str, number_format: str | None) 
     return export_format == "argos" or (export_format == "ctranslate2" and number_format != "float32")
 
 
-def check_options(export_format: ExportFormat, number_format: str | None, max_loss: float | None) -> None:
-    """Refuse options that do not apply to the format or are out of range; the InputError names the option."""
+def check_request(name: str, number_format: str | None, max_loss: float | None) -> ExportFormat:
+    """Return a format by its name.
+
+    Raises:
+        InputError: there is no such format, an option does not apply to it or is out of range, or it needs a package
+            that is not installed.
+    """
+    export_format = next((known for known in EXPORT_FORMATS if known == name), None)
+    if export_format is None:
+        raise InputError(f"'{name}' is not an export format", f"use one of {', '.join(EXPORT_FORMATS)}")
     if export_format not in _QUANTIZED:
         for option, value in ("--quantization", number_format), ("--max-loss", max_loss):
             if value is not None:
@@ -47,6 +59,8 @@ def check_options(export_format: ExportFormat, number_format: str | None, max_lo
         raise InputError(f"--quantization: '{number_format}' is not one of {', '.join(NUMBER_FORMATS)}")
     if max_loss is not None and not (math.isfinite(max_loss) and max_loss >= 0):
         raise InputError(f"--max-loss {max_loss} must be a number of BLEU points, 0 or more")
+    require_packages(export_format)
+    return export_format
 
 
 def require_packages(*export_formats: ExportFormat) -> None:
@@ -82,14 +96,17 @@ def export(
     if output.resolve().is_relative_to(folder.root.resolve()):
         raise InputError(f"--output {output}: this is inside the model's own folder", "name another")
     config = read_config(folder)
-    require_exportable(config, export_format)
+    for rule in export_rules(config, export_format):
+        raise InputError(f"{rule.keys[0]}: {rule.reason}")
     number_format = number_format or ("int8" if export_format == "argos" else config.decoding.compute_type)
     if is_quantized(config, export_format, number_format) and not texts:
         raise InputError(
             f"{folder.root}: no validation set beside this model to measure its {export_format} export on",
             "give --source FILE --reference FILE",
         )
-    job = load_job(folder, texts, number_format, MAX_LOSS if max_loss is None else max_loss)
+    loaded, limit = load_model(folder, torch.device("cpu")), MAX_LOSS if max_loss is None else max_loss
+    assert isinstance(loaded.model, Transformer), "the rules admit no other architecture"
+    job = ExportJob(folder, loaded.config, loaded.model, loaded.tokenizers, texts, number_format, limit)
     writer = import_module(f"mt.extras.export.{export_format}")  # only this one's libraries are needed
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     about = {"export": export_format, "name": config.name, "created": created, **facts}

@@ -9,7 +9,7 @@ target's pieces follow the source's with a prefix that decoding removes.
 
 import base64
 import json
-from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -153,34 +153,24 @@ def _sentencepiece_state(tokenizer: SentencePieceTokenizer) -> dict[str, Any]:
         "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [spaces, literal]},
         "decoder": {"type": "Sequence", "decoders": decoders},
-        "model": _model(tokenizer, model),
+        "model": _model(tokenizer),
     }
 
 
-def _model(tokenizer: SentencePieceTokenizer, model: Any) -> dict[str, Any]:
-    pieces = tokenizer.tokens(range(tokenizer.vocab_size))
-    scores = {each.piece: each.score for each in model.pieces if each.type == each.NORMAL}
-    has_bytes = bool(tokenizer.byte_ids)
+def _model(tokenizer: SentencePieceTokenizer) -> dict[str, Any]:
+    pieces, has_bytes = tokenizer.tokens(range(tokenizer.vocab_size)), bool(tokenizer.byte_ids)
     if tokenizer.log_probs:
-        vocabulary = [[piece, scores.get(piece, _NEVER)] for piece in pieces]
+        vocabulary = [[piece, tokenizer.log_probs.get(piece, _NEVER)] for piece in pieces]
         return {"type": "Unigram", "unk_id": UNK_ID, "vocab": vocabulary, "byte_fallback": has_bytes}
-    merges = sorted(_merges(scores), key=lambda merge: -scores["".join(merge)])
+    merges = sorted(tokenizer.merges(), key=itemgetter(0))  # SentencePiece ranks the piece, `tokenizers` the pair
     return {
         "type": "BPE",
         "unk_token": UNK,
         "fuse_unk": not has_bytes,
         "byte_fallback": has_bytes,
         "vocab": {piece: i for i, piece in enumerate(pieces)},
-        "merges": [list(merge) for merge in merges],
+        "merges": [[left, right] for _, left, right in merges],
     }
-
-
-def _merges(scores: dict[str, float]) -> Iterator[tuple[str, str]]:
-    """Yield all pairs of pieces that make a piece; SentencePiece ranks the piece, `tokenizers` the pair."""
-    for piece in scores:
-        for i in range(1, len(piece)):
-            if piece[:i] in scores and piece[i:] in scores:
-                yield piece[:i], piece[i:]
 
 
 def _replace(pattern: str, content: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS, SOS_ID, UNK_ID
 from mt.decoding.settings import TranslationSettings
+from mt.errors import InputError
 from mt.extras.export.common import ExportJob
 from mt.extras.export.equivalence import random_batch, require_equal
 from mt.extras.export.onnx_graph import DecoderGraph, EncoderGraph
@@ -31,8 +32,12 @@ def write_onnx(job: ExportJob, folder: Path, card: str) -> str:
     """Write the graphs and a README that begins with `card`; run them, compare logits, and return the comparison.
 
     Raises:
+        InputError: the tokenizers are of different kinds.
         MtError: the logits differ.
     """
+    if len(set(map(type, job.tokenizers))) > 1:
+        message = "tokenizer.source_file, tokenizer.target_file: one is a SentencePiece model and the other is not"
+        raise InputError(message, "onnx needs two tokenizers of the same kind")
     job.tokenizers.write(folder)
     parts = _TOKENIZERS
     if isinstance(job.tokenizers.source, SentencePieceTokenizer):

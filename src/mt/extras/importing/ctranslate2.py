@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mt.bundle.converted_file import NUMBER_TYPES, Variable, read_variables
+from mt.bundle.converted_file import NUMBER_TYPES, Variable, read_variables, scales_of
 from mt.decoding.engine import UnusableError
 from mt.errors import InputError
 from mt.extras.export.common import MT_FOLDER
@@ -73,8 +73,9 @@ def read_ctranslate2(folder: Path, name: str, languages: Languages) -> tuple[Pla
     settings = read_mapping(folder / "config.json")
     if settings.get("layer_norm_epsilon") not in (None, _EPSILON):
         raise InputError(f"{folder / 'config.json'}: layer_norm_epsilon is not {_EPSILON}, as ours is")
-    shared, names = (folder / "shared_vocabulary.json").is_file(), ("source_vocabulary.json", "target_vocabulary.json")
-    pieces = [_pieces(folder / each) for each in (("shared_vocabulary.json",) * 2 if shared else names)]
+    shared = (folder / "shared_vocabulary.json").is_file()
+    sides = ("shared", "shared") if shared else ("source", "target")
+    pieces = [_pieces(folder / f"{side}_vocabulary.json") for side in sides]
     theirs, family = describe(folder, tensors, flags)
     if (folder / MT_FOLDER).is_dir():
         plan = plan_of_export(folder, sines_first=False)
@@ -126,8 +127,7 @@ def _weights(folder: Path, variables: Mapping[str, Variable]) -> dict[str, Tenso
         **{f"{side}/position_encodings/encodings": f"model.{side}.embed_positions.weight" for side in SIDES},
     }
     content = np.memmap(folder / "model.bin", dtype=np.uint8, mode="r")
-    # Aliases share their variable's scale, which is stored under the variable's name only.
-    scales = {variables.get(name.removesuffix("_scale")): each for name, each in variables.items() if "_scale" in name}
+    scales = scales_of(variables)
     tensors: dict[str, Tensor] = {}
     for name, variable in variables.items():
         side, _, rest = _ROTARY_LAYER.sub("", name).partition("/")
@@ -141,7 +141,7 @@ def _weights(folder: Path, variables: Mapping[str, Variable]) -> dict[str, Tenso
             their_modules = [f"model.{side}.{_STACK_NORMS[module]}"] if module in _STACK_NORMS else []
         if name in names:
             tensors[names[name]] = weight
-        elif their_modules and kind in _KINDS and len(weight) % len(their_modules) == 0:
+        elif their_modules and kind in _KINDS and variable.shape and len(weight) % len(their_modules) == 0:
             parts = weight.chunk(len(their_modules))
             tensors |= {f"{each}.{_KINDS[kind]}": part for each, part in zip(their_modules, parts, strict=True)}
         else:

@@ -13,7 +13,7 @@ Single characters, bytes, symbols and language tags stay, so no text becomes unk
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.tokenizer import SPECIALS, TokenizerPair, normalized
 from mt.data.tokenizer_kinds import TextTokenizer
 from mt.errors import InputError
-from mt.text.lines import read_lines
+from mt.text.lines import read_lines, take_block
 
 _LINES = 10_000  # encoded at once
 _UNIGRAM, _BPE = 1, 2  # of SentencePiece's TrainerSpec.ModelType
@@ -91,7 +91,7 @@ def _is_in(path: Path, codes: Sequence[str], known: set[str]) -> bool:
 def _batches(files: Sequence[Path]) -> Iterator[list[str]]:
     for path in files:
         lines = map(normalized, read_lines(path))
-        while batch := list(islice(lines, _LINES)):
+        while batch := take_block(lines, _LINES):
             yield batch
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
 from mt.console import quoted
@@ -103,8 +104,7 @@ def open_safetensors(folder: Path) -> Tensors:
     tensors: dict[str, Tensor] = {}
     for path in files:
         try:
-            with safe_open(path, framework="pt") as file:
-                tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors |= load_file(path)
         except (SafetensorError, OSError) as error:
             raise InputError(f"{path}: not a safetensors file: {error}", COPY_AGAIN) from None
     return Tensors(folder, tensors)
