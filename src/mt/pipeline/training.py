@@ -80,7 +80,7 @@ def make_trainer(
     validator = Validator(config, valid, valid_texts, tokenizers, distributed)
     data = config.data
     weights, languages = [source.weight for source in data.train], list(map(data.languages_of, data.train))
-    kept = read_counts(run_dir.encoded_counts("train")).kept
+    kept = read_counts(run_dir.encoded_counts).kept
     return Trainer(
         config,
         run_dir,
@@ -135,5 +135,5 @@ def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair)
         log.info("learning a lexicon for augmentation.terms")
         lexicon = word_translations(*(Side(sample_text(run_dir, side, LEXICON_PAIRS)) for side in SIDES))
     languages = [Languages(*config.data.languages_of(source)) for source in config.data.train]
-    ends = np.cumsum(read_counts(run_dir.encoded_counts("train")).kept).tolist()
+    ends = np.cumsum(read_counts(run_dir.encoded_counts).kept).tolist()
     return AugmentedCorpus(corpus, tokenizers, shares, config.seed, max_length, languages, segmenters, lexicon, ends)
