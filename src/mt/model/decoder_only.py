@@ -107,8 +107,7 @@ class DecoderOnly(nn.Module):
     def forward(self, src_tokens: Tensor, tgt_in: Tensor) -> Tensor:
         """Return the logits (B, T, V) of source (B, S) and target (B, T) tokens; those at padding are arbitrary."""
         src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
-        logits: Tensor = self.output(tgt.unpack(self.states(src_tokens, tgt_in, src, tgt)))  # (B, T, V)
-        return logits
+        return self.output(tgt.unpack(self.states(src_tokens, tgt_in, src, tgt)))  # (B, T, V)
 
     def states(self, src_tokens: Tensor, tgt_in: Tensor, src: Packing, tgt: Packing) -> Tensor:
         """Return the last states of the target (N, D): the forward pass up to the output layer."""
@@ -121,8 +120,7 @@ class DecoderOnly(nn.Module):
         mask = self._bidirectional_mask(joined) if self._bidirectional else None
         for layer in self.blocks:
             x = layer(x, packing, mask is None, mask)
-        y: Tensor = self.norm(x.index_select(0, joined.target))  # (N, D)
-        return y
+        return self.norm(x.index_select(0, joined.target))  # (N, D)
 
     def start(self, src_tokens: Tensor) -> DecoderState:
         """Read source tokens (B, S) for decoding with `step`."""
@@ -149,8 +147,7 @@ class DecoderOnly(nn.Module):
         for layer, cache in zip(self.blocks, state.caches, strict=True):
             x = layer.step(x, cache, state.used, mask, rotation)
         state.advance(width)
-        logits: Tensor = self.output(self.norm(x))
-        return logits
+        return self.output(self.norm(x))
 
     def _bidirectional_mask(self, joined: Joined) -> Tensor:
         """Return the mask (B, 1, L, L), True where a position may look: at itself, before it, and at the source."""

@@ -69,8 +69,7 @@ class FeedForward(nn.Module):
         else:
             # A linear layer's gradient does not need its output, so relu may overwrite it.
             active = hidden.relu_() if self.activation == "relu" else F.gelu(hidden)
-        y: Tensor = self.down(self.dropout(active))  # (N, D)
-        return y
+        return self.down(self.dropout(active))  # (N, D)
 
 
 class Sublayer(nn.Module):
@@ -116,16 +115,14 @@ class EncoderLayer(nn.Module):
     ) -> Tensor:
         """Transform x (N, D); the other arguments are those of `SelfAttention.forward`."""
         x = self.residuals[0](x, lambda y: self.self_attention(y, packing, causal, mask, cache))
-        x = self.residuals[1](x, self.feed_forward)
-        return x
+        return self.residuals[1](x, self.feed_forward)
 
     def step(
         self, x: Tensor, cache: KeyValueCache, used: int, mask: Tensor | None, rotation: Tensor | None = None
     ) -> Tensor:
         """Transform one position of W hypotheses per sentence (B * W, D); see `SelfAttention.step`."""
         x = self.residuals[0](x, lambda y: self.self_attention.step(y, cache, used, mask, rotation))
-        x = self.residuals[1](x, self.feed_forward)
-        return x
+        return self.residuals[1](x, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
@@ -149,21 +146,18 @@ class DecoderLayer(nn.Module):
             return self._guided(x, tgt, memory, src, links)
         x = self.residuals[0](x, lambda y: self.self_attention(y, tgt, causal=True))  # (N, D)
         x = self.residuals[1](x, lambda y: self.cross_attention(y, tgt, memory, src))  # (N, D)
-        x = self.residuals[2](x, self.feed_forward)  # (N, D)
-        return x
+        return self.residuals[2](x, self.feed_forward)  # (N, D)
 
     def _guided(self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing, links: Links) -> tuple[Tensor, Tensor]:
         losses: list[Tensor] = []
 
         def attend_to_source(y: Tensor) -> Tensor:
             losses.append(self.cross_attention.alignment_loss(y, tgt, memory, src, links))
-            attended: Tensor = self.cross_attention(y, tgt, memory, src)
-            return attended
+            return self.cross_attention(y, tgt, memory, src)
 
         x = self.residuals[0](x, lambda y: self.self_attention(y, tgt, causal=True))
         x = self.residuals[1](x, attend_to_source)
-        x = self.residuals[2](x, self.feed_forward)
-        return x, losses[0]
+        return self.residuals[2](x, self.feed_forward), losses[0]
 
     def step(
         self,
@@ -178,5 +172,4 @@ class DecoderLayer(nn.Module):
         """Transform one position of W hypotheses per sentence (B * W, D); see `step` of both attentions."""
         x = self.residuals[0](x, lambda y: self.self_attention.step(y, cache, used, mask, rotation))
         x = self.residuals[1](x, lambda y: self.cross_attention.step(y, source, src_mask))
-        x = self.residuals[2](x, self.feed_forward)
-        return x
+        return self.residuals[2](x, self.feed_forward)

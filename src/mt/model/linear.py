@@ -34,16 +34,14 @@ class Linear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         # Decoding has too few rows to profit, and a compiler fuses torch's own operator better.
         if torch.is_grad_enabled() and not torch.compiler.is_compiling() and _use_onednn(x, self.weight):
-            y: Tensor = _OneDnnLinear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
-            return y
+            return _OneDnnLinear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
         return super().forward(x)
 
 
 def linear_without_grad(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x (N, I) times the transposed weight (O, I), plus bias (O,), without recording a gradient."""
     if _use_onednn(x, weight):
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-        return y
+        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return F.linear(x, weight, bias)
 
 

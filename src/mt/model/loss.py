@@ -86,8 +86,7 @@ def fused_distillation_cross_entropy(
 
 
 def _apply(compute: Callable[..., _Losses], *arguments: Any) -> tuple[Tensor, Tensor]:
-    loss, nll = _FusedLoss.apply(compute, *arguments)  # type: ignore[no-untyped-call]
-    return loss, nll
+    return _FusedLoss.apply(compute, *arguments)  # type: ignore[no-untyped-call]
 
 
 class _FusedLoss(torch.autograd.Function):

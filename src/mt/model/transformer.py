@@ -65,8 +65,7 @@ class Transformer(nn.Module):
         """Return the logits (B, T, V) of source (B, S) and target (B, T) tokens; those at padding are arbitrary."""
         src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
         x = self.states(src_tokens, tgt_in, src, tgt)  # (N, D)
-        logits: Tensor = self.output(tgt.unpack(x))  # (B, T, V)
-        return logits
+        return self.output(tgt.unpack(x))  # (B, T, V)
 
     def states(self, src_tokens: Tensor, tgt_in: Tensor, src: Packing, tgt: Packing) -> Tensor:
         """Return the decoder's last states (N, D): the forward pass up to the output layer, which the loss fuses."""
@@ -93,8 +92,7 @@ class Transformer(nn.Module):
         x: Tensor = self.source_embedding(src.pack(src_tokens), src.positions, src.shape[1])  # (M, D)
         for layer in self.encoder:
             x = layer(x, src)  # (M, D)
-        memory: Tensor = self.encoder_norm(x)  # (M, D)
-        return memory
+        return self.encoder_norm(x)  # (M, D)
 
     def decode(self, tgt_in: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:
         """Decode target tokens (B, T), given memory (M, D), into the decoder's last states (N, D)."""
@@ -102,8 +100,7 @@ class Transformer(nn.Module):
         x: Tensor = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])  # (N, D)
         for layer in self.decoder:
             x = layer(x, tgt, memory, src)  # (N, D)
-        x = self.decoder_norm(x)  # (N, D)
-        return x
+        return self.decoder_norm(x)  # (N, D)
 
     def start(self, src_tokens: Tensor) -> DecoderState:
         """Encode source tokens (B, S) for decoding with `step`."""
@@ -125,8 +122,7 @@ class Transformer(nn.Module):
         for layer, cache, source in zip(self._decoder_layers(), state.caches, state.source, strict=True):
             x = layer.step(x, cache, state.used, mask, source, state.source_mask, rotation)  # (B * W, D)
         state.advance(tokens.shape[1])
-        logits: Tensor = self.output(self.decoder_norm(x))  # (B * W, V)
-        return logits
+        return self.output(self.decoder_norm(x))  # (B * W, V)
 
     @property
     def device(self) -> torch.device:
