@@ -57,7 +57,7 @@ def make_optimizer(model: nn.Module, config: TrainingConfig) -> AnyOptimizer:
         adam.state[parameter] = {"step": torch.zeros((), device=parameter.device), **moments}
     if not weights:
         return adam
-    return CombinedOptimizer(Muon(iter(weights), config.learning_rate, MUON_MOMENTUM, config.weight_decay), adam)
+    return CombinedOptimizer(Muon(weights, config.learning_rate, MUON_MOMENTUM, config.weight_decay), adam)
 
 
 def learning_rate(step: int, config: TrainingConfig, d_model: int) -> float:
