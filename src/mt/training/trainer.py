@@ -6,13 +6,12 @@ All randomness is a pure function of the seed and the position in training, so t
 ends with bit-identical weights.
 """
 
-import contextlib
 import copy
 import logging
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -166,8 +165,7 @@ class Trainer:
         started = time.perf_counter()
         self.step_results.flush()
         state = self.state
-        with self._model_with(self.final_weights.candidate(self._weights())) as model:
-            result = self._validate(model)
+        result = self._score(self.final_weights.candidate(self._weights()))
         score = result.bleu if self.settings.best_metric == "bleu" else -result.loss
         score = -math.inf if math.isnan(score) else score  # nothing compares with NaN
         state.record_validation(score, self.settings.average_checkpoints)
@@ -181,8 +179,7 @@ class Trainer:
 
     def _score_start(self) -> None:
         """Score the weights that training starts from; they cannot become the best ones."""
-        with self._model_with(self._weights()) as model:
-            result = self._validate(model)
+        result = self._score(self._weights())
         log.info("the model to start from, before any step:")
         result.log(0, is_best=False)
         self.metrics.write("validation", 0, epoch=0, **result.as_dict())
@@ -214,16 +211,15 @@ class Trainer:
         weights = dict(self.model.named_parameters()) if self.average is None else self.average.weights
         return {name: full_tensor(x.detach()).cpu() if is_sharded(x) else x.detach() for name, x in weights.items()}
 
-    @contextlib.contextmanager
-    def _model_with(self, weights: Mapping[str, Tensor]) -> Iterator[TranslationModel]:
-        """Yield the model with other weights, or if it is sharded its full copy with them."""
+    def _score(self, weights: Mapping[str, Tensor]) -> Validation:
+        """Validate the model with other weights, or if it is sharded its full copy with them."""
         if self.full_model is self.model:
             with swapped_weights(self.model, weights):
-                yield self.model
-            return
+                return self._validate(self.model)
         set_parameters(self.full_model.to(self.model.device), weights)
-        yield self.full_model
+        result = self._validate(self.full_model)
         self.full_model.cpu()
+        return result
 
     def _resume(self) -> TrainState:
         newest = self.checkpoints.newest()
