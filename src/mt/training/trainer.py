@@ -89,7 +89,7 @@ class Trainer:
         self.batches = BatchStream(corpus, *position, distributed, shares, alignments)
         self._length = LengthPlan(run, self.settings, distributed, state.step, state.elapsed)
         self._set_length(self._length.at(state.step))
-        if not self.is_over():  # a finished training keeps its best score
+        if not self._end_reason():  # a finished training keeps its best score
             state.use_measure(validation_measure(config))
         self.metrics = MetricsLog(run, config, not distributed.is_main)
         self._validate = validate
@@ -106,7 +106,7 @@ class Trainer:
             StoppedError: a signal came; everything is saved.
             DivergedError: five updates in a row were not finite; 21 in fp16.
         """
-        if not self.is_over() or self._has_unscored_steps() or self.metrics.last_step() > self.state.step:
+        if not self._end_reason() or self._has_unscored_steps() or self.metrics.last_step() > self.state.step:
             self.metrics.write("resume" if self.state.step else "start", self.state.step)
         is_alone = self.distributed.world_size == 1  # an interrupted rank could hang, waiting for the others
         with StopRequest(not self.distributed.is_main, interrupts=is_alone) as stop, self._progress_bar() as bar:
@@ -117,7 +117,7 @@ class Trainer:
             if self.settings.init_from is not None and self.state.step == 0:
                 self._score_start()
             self._session_start = time.monotonic(), self.state.step
-            while not self.is_over():
+            while not self._end_reason():
                 started = time.perf_counter()
                 self.step()
                 seconds = time.perf_counter() - started
@@ -188,11 +188,8 @@ class Trainer:
     def save_every(self) -> int:
         return self.settings.save_every or self.settings.validate_every
 
-    def is_over(self) -> bool:
-        """Return True when the steps, the epochs or the patience are used up."""
-        return bool(self._end_reason())
-
     def _end_reason(self) -> str:
+        """Return why training is over, or "" if it is not: the steps, the epochs or the patience are used up."""
         return self.state.end_reason(self.config.training, self.settings.max_steps, self.batches.epochs_done)
 
     def save(self) -> None:
