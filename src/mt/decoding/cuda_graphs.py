@@ -67,6 +67,7 @@ class _Buffers(DecoderState):
         self.caches = [_FixedCache(zeros(n_slots), self._slots) for _ in state.caches]
         if state.prompt_lengths is not None:
             self.prompt_lengths = self.tokens.new_zeros(batch)
+            self.max_prompt = n_slots  # also of rows without a sentence, which keep an earlier search's prompt
 
     @property
     def n_bytes(self) -> int:
