@@ -151,7 +151,8 @@ class SelfAttention(nn.Module):
             if cache is not None:
                 cache.append(0, key_values)
             heads = packing.pack(attend(queries, key_values, mask, causal, dropout))  # (N, D)
-        return self.out_proj(heads)  # (N, D)
+        y: Tensor = self.out_proj(heads)  # (N, D)
+        return y
 
     def weights(self, x: Tensor, packing: Packing, causal: bool, mask: Tensor | None = None, *_: object) -> Tensor:
         """Return the attention weights (B, H, T, T); arguments as of `forward`, with which a hook calls it."""
@@ -212,7 +213,8 @@ class CrossAttention(nn.Module):
             queries = split_heads(tgt.unpack(queries), self.n_heads)  # (B, H, T, K)
             mask = attention_mask(src.pad)  # (B, 1, 1, S)
             heads = tgt.pack(attend(queries, self._split(key_values, src), mask, False, dropout))  # (N, D)
-        return self.out_proj(heads)  # (N, D)
+        y: Tensor = self.out_proj(heads)  # (N, D)
+        return y
 
     def project(self, memory: Tensor, src: Packing) -> KeyValues:
         """Project the encoder's output (M, D) to keys and values (B, H, S, K), once per sentence, for `step`."""
@@ -257,7 +259,8 @@ class CrossAttention(nn.Module):
 def _attend_step(out_proj: Linear, queries: Tensor, key_values: KeyValues, mask: Tensor | None) -> Tensor:
     """Attend with a mask that is added to the scores, and project: (B, H, W, K) to (B * W, D)."""
     heads = F.scaled_dot_product_attention(queries, key_values.keys, key_values.values, attn_mask=mask)
-    return out_proj(join_heads(heads).flatten(0, 1))
+    y: Tensor = out_proj(join_heads(heads).flatten(0, 1))
+    return y
 
 
 def _has_bias(config: ModelConfig) -> bool:

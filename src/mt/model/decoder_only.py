@@ -107,7 +107,8 @@ class DecoderOnly(nn.Module):
     def forward(self, src_tokens: Tensor, tgt_in: Tensor) -> Tensor:
         """Return the logits (B, T, V) of source (B, S) and target (B, T) tokens; those at padding are arbitrary."""
         src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
-        return self.output(tgt.unpack(self.states(src_tokens, tgt_in, src, tgt)))  # (B, T, V)
+        logits: Tensor = self.output(tgt.unpack(self.states(src_tokens, tgt_in, src, tgt)))  # (B, T, V)
+        return logits
 
     def states(self, src_tokens: Tensor, tgt_in: Tensor, src: Packing, tgt: Packing) -> Tensor:
         """Return the last states of the target (N, D): the forward pass up to the output layer."""
@@ -120,7 +121,8 @@ class DecoderOnly(nn.Module):
         mask = self._bidirectional_mask(joined) if self._bidirectional else None
         for layer in self.blocks:
             x = layer(x, packing, mask is None, mask)
-        return self.norm(x.index_select(0, joined.target))  # (N, D)
+        y: Tensor = self.norm(x.index_select(0, joined.target))  # (N, D)
+        return y
 
     def start(self, src_tokens: Tensor) -> DecoderState:
         """Read source tokens (B, S) for decoding with `step`."""
@@ -146,7 +148,8 @@ class DecoderOnly(nn.Module):
         for layer, cache in zip(self.blocks, state.caches, strict=True):
             x = layer.step(x, cache, state.used, mask, rotation)
         state.advance(width)
-        return self.output(self.norm(x))
+        logits: Tensor = self.output(self.norm(x))
+        return logits
 
     def _bidirectional_mask(self, joined: Joined) -> Tensor:
         """Return the mask (B, 1, L, L), True where a position may look: at itself, before it, and at the source."""

@@ -49,4 +49,5 @@ class Embedding(nn.Module):
             x = x * (torch.rand(len(x), 1, device=x.device) >= self.word_dropout)
         if self.positions is not None:
             x = x + self.positions(positions, length)  # (N, D)
-        return self.dropout(self.norm(x))
+        x = self.dropout(self.norm(x))
+        return x

@@ -69,7 +69,8 @@ class FeedForward(nn.Module):
         else:
             # A linear layer's gradient does not need its output, so relu may overwrite it.
             active = hidden.relu_() if self.activation == "relu" else F.gelu(hidden)
-        return self.down(self.dropout(active))  # (N, D)
+        y: Tensor = self.down(self.dropout(active))  # (N, D)
+        return y
 
 
 class Sublayer(nn.Module):
@@ -115,14 +116,16 @@ class EncoderLayer(nn.Module):
     ) -> Tensor:
         """Transform x (N, D); the other arguments are those of `SelfAttention.forward`."""
         x = self.residuals[0](x, lambda y: self.self_attention(y, packing, causal, mask, cache))
-        return self.residuals[1](x, self.feed_forward)
+        x = self.residuals[1](x, self.feed_forward)
+        return x
 
     def step(
         self, x: Tensor, cache: KeyValueCache, used: int, mask: Tensor | None, rotation: Tensor | None = None
     ) -> Tensor:
         """Transform one position of W hypotheses per sentence (B * W, D); see `SelfAttention.step`."""
         x = self.residuals[0](x, lambda y: self.self_attention.step(y, cache, used, mask, rotation))
-        return self.residuals[1](x, self.feed_forward)
+        x = self.residuals[1](x, self.feed_forward)
+        return x
 
 
 class DecoderLayer(nn.Module):
@@ -146,18 +149,21 @@ class DecoderLayer(nn.Module):
             return self._guided(x, tgt, memory, src, links)
         x = self.residuals[0](x, lambda y: self.self_attention(y, tgt, causal=True))  # (N, D)
         x = self.residuals[1](x, lambda y: self.cross_attention(y, tgt, memory, src))  # (N, D)
-        return self.residuals[2](x, self.feed_forward)  # (N, D)
+        x = self.residuals[2](x, self.feed_forward)  # (N, D)
+        return x
 
     def _guided(self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing, links: Links) -> tuple[Tensor, Tensor]:
         losses: list[Tensor] = []
 
         def attend_to_source(y: Tensor) -> Tensor:
             losses.append(self.cross_attention.alignment_loss(y, tgt, memory, src, links))
-            return self.cross_attention(y, tgt, memory, src)
+            attended: Tensor = self.cross_attention(y, tgt, memory, src)
+            return attended
 
         x = self.residuals[0](x, lambda y: self.self_attention(y, tgt, causal=True))
         x = self.residuals[1](x, attend_to_source)
-        return self.residuals[2](x, self.feed_forward), losses[0]
+        x = self.residuals[2](x, self.feed_forward)
+        return x, losses[0]
 
     def step(
         self,
@@ -172,4 +178,5 @@ class DecoderLayer(nn.Module):
         """Transform one position of W hypotheses per sentence (B * W, D); see `step` of both attentions."""
         x = self.residuals[0](x, lambda y: self.self_attention.step(y, cache, used, mask, rotation))
         x = self.residuals[1](x, lambda y: self.cross_attention.step(y, source, src_mask))
-        return self.residuals[2](x, self.feed_forward)
+        x = self.residuals[2](x, self.feed_forward)
+        return x

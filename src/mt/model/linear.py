@@ -34,14 +34,16 @@ class Linear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         # Decoding has too few rows to profit, and a compiler fuses torch's own operator better.
         if torch.is_grad_enabled() and not torch.compiler.is_compiling() and _use_onednn(x, self.weight):
-            return _OneDnnLinear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
+            y: Tensor = _OneDnnLinear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
+            return y
         return super().forward(x)
 
 
 def linear_without_grad(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x (N, I) times the transposed weight (O, I), plus bias (O,), without recording a gradient."""
     if _use_onednn(x, weight):
-        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+        return y
     return F.linear(x, weight, bias)
 
 

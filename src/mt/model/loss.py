@@ -86,7 +86,8 @@ def fused_distillation_cross_entropy(
 
 
 def _apply(compute: Callable[..., _Losses], *arguments: Any) -> tuple[Tensor, Tensor]:
-    return _FusedLoss.apply(compute, *arguments)  # type: ignore[no-untyped-call]
+    loss, nll = _FusedLoss.apply(compute, *arguments)  # type: ignore[no-untyped-call]
+    return loss, nll
 
 
 class _FusedLoss(torch.autograd.Function):

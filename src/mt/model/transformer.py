@@ -65,7 +65,8 @@ class Transformer(nn.Module):
         """Return the logits (B, T, V) of source (B, S) and target (B, T) tokens; those at padding are arbitrary."""
         src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
         x = self.states(src_tokens, tgt_in, src, tgt)  # (N, D)
-        return self.output(tgt.unpack(x))  # (B, T, V)
+        logits: Tensor = self.output(tgt.unpack(x))  # (B, T, V)
+        return logits
 
     def states(self, src_tokens: Tensor, tgt_in: Tensor, src: Packing, tgt: Packing) -> Tensor:
         """Return the decoder's last states (N, D): the forward pass up to the output layer, which the loss fuses."""
@@ -92,7 +93,8 @@ class Transformer(nn.Module):
         x: Tensor = self.source_embedding(src.pack(src_tokens), src.positions, src.shape[1])  # (M, D)
         for layer in self.encoder:
             x = layer(x, src)  # (M, D)
-        return self.encoder_norm(x)  # (M, D)
+        memory: Tensor = self.encoder_norm(x)  # (M, D)
+        return memory
 
     def decode(self, tgt_in: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:
         """Decode target tokens (B, T), given memory (M, D), into the decoder's last states (N, D)."""
@@ -100,7 +102,8 @@ class Transformer(nn.Module):
         x: Tensor = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])  # (N, D)
         for layer in self.decoder:
             x = layer(x, tgt, memory, src)  # (N, D)
-        return self.decoder_norm(x)  # (N, D)
+        x = self.decoder_norm(x)  # (N, D)
+        return x
 
     def start(self, src_tokens: Tensor) -> DecoderState:
         """Encode source tokens (B, S) for decoding with `step`."""
@@ -122,7 +125,8 @@ class Transformer(nn.Module):
         for layer, cache, source in zip(self._decoder_layers(), state.caches, state.source, strict=True):
             x = layer.step(x, cache, state.used, mask, source, state.source_mask, rotation)  # (B * W, D)
         state.advance(tokens.shape[1])
-        return self.output(self.decoder_norm(x))  # (B * W, V)
+        logits: Tensor = self.output(self.decoder_norm(x))  # (B * W, V)
+        return logits
 
     @property
     def device(self) -> torch.device:
