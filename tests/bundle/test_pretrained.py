@@ -161,7 +161,7 @@ def add_letters(folder: Path) -> None:
 
 def test_a_run_starts_from_the_model_and_its_tokenizer(given: Path) -> None:
     trainer_of(given)
-    counts = run_of(given).encoded_counts("train")
+    counts = run_of(given).encoded_counts
     before = sum(read_counts(counts).kept)
     shutil.rmtree(run_of(given).checkpoints, ignore_errors=True)
     # The text, the vocabulary size and the seed of this run make no difference to them.

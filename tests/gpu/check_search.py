@@ -13,6 +13,7 @@ import torch
 from graph_helpers import Captures
 from model_helpers import DECODER_ONLY, lively_model
 from mt.data.tokenizer import SPECIALS
+from mt.decoding.cuda_graphs import GraphedDecoder
 from mt.decoding.engine import Sampling, SearchOptions
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.scoring import forced_score
@@ -105,6 +106,21 @@ def test_replayed_steps_find_what_single_launches_find(kind: str, search: str, m
     assert len(captures.graphs) <= 16
     assert replays > 0.7 * len(waits)
     assert sum(after - before > 1 for before, after in pairwise(waits)) < 2 * len(batches), "only where one begins"
+
+
+def test_rows_without_a_sentence_stay_within_the_table_of_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that three sentences leave over keeps the long prompt of an earlier search, and its position advances."""
+    model = lively_model(3, max_length=40, **{**DECODER_ONLY[0], "decoder_layers": 1, "positions": "sinusoidal"})
+    with fake_gpu(values=True) as cuda:
+        cuda.move(model)
+        Captures(monkeypatch, model)
+        decoder = GraphedDecoder(model)
+        for lengths, steps in (([1] * 4, 2), ([50] * 4, 2), ([1] * 3, 60)):
+            state = decoder.start(pad_sources(sentences(lengths), torch.device("cpu")).to(CUDA))
+            for _ in range(steps):
+                logits = decoder.step(torch.full((len(lengths), 1), 5).to(CUDA), state)
+            assert logits.isfinite().all()
+    assert len(decoder._buffers) == 1
 
 
 @pytest.mark.parametrize("kind", ["encoder-decoder", "decoder-only", "bidirectional"])

@@ -7,7 +7,6 @@ sizes, powers of two, which the batches share.
 B sentences   W hypotheses per sentence   C slots of the caches   S source positions   H heads   K = d_model / H
 """
 
-import copy
 import math
 from typing import Any
 
@@ -66,9 +65,9 @@ class _Buffers(DecoderState):
         self._slots = torch.zeros(width, dtype=torch.long, device=like.device)
         self._position = torch.zeros(1, dtype=torch.long, device=like.device)
         self.caches = [_FixedCache(zeros(n_slots), self._slots) for _ in state.caches]
-        if state.prompt is not None:
-            self.prompt = copy.copy(state.prompt)
-            self.prompt.lengths = self.tokens.new_zeros(batch)
+        if state.prompt_lengths is not None:
+            self.prompt_lengths = self.tokens.new_zeros(batch)
+            self.max_prompt = n_slots  # also of rows without a sentence, which keep an earlier search's prompt
 
     @property
     def n_bytes(self) -> int:
@@ -76,15 +75,15 @@ class _Buffers(DecoderState):
 
     def load(self, state: DecoderState) -> None:
         """Move a state's keys and values here; the state then reads and writes them in this place."""
-        batch, used = len(state.caches[0].keys if state.prompt else state.source[0].keys), state.used
+        batch, used = len((state.source[0] if state.source else state.caches[0]).keys), state.used
         for mine, theirs in zip(self.source, state.source, strict=True):
             length = theirs.keys.shape[2]
             mine.keys[:batch, :, :length], mine.values[:batch, :, :length] = theirs.keys, theirs.values
         if self.source_mask is not None:
             self.source_mask[:batch] = -math.inf
             self.source_mask[:batch, ..., :length] = 0.0 if state.source_mask is None else state.source_mask
-        if self.prompt is not None and state.prompt is not None:
-            self.prompt.lengths[:batch] = state.prompt.lengths
+        if self.prompt_lengths is not None and state.prompt_lengths is not None:
+            self.prompt_lengths[:batch] = state.prompt_lengths
         for cache, old in zip(self.caches, state.caches, strict=True):
             for buffer, filled in ((cache.keys, old.keys), (cache.values, old.values)):
                 buffer.zero_()  # a NaN that another batch has left would stay NaN times a weight of zero
@@ -104,7 +103,7 @@ class _Buffers(DecoderState):
         self._position.fill_(state.position)
 
     def positions(self) -> Tensor:
-        return self._position if self.prompt is None else self.prompt.lengths + self._position
+        return self._position if self.prompt_lengths is None else self.prompt_lengths + self._position
 
     def reserve(self, width: int) -> Tensor:
         return self._mask

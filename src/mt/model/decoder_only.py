@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from mt.config.model import ModelConfig
 from mt.model.attention import attention_mask
-from mt.model.decoder_state import DecoderState, KeyValueCache, Prompt
+from mt.model.decoder_state import DecoderState, KeyValueCache
 from mt.model.embedding import Embedding, token_embeddings
 from mt.model.initialization import initialize
 from mt.model.layers import EncoderLayer, final_norm
@@ -132,18 +132,17 @@ class DecoderOnly(nn.Module):
         caches = [KeyValueCache() for _ in self.layers]
         for layer, cache in zip(self.blocks, caches, strict=True):
             x = layer(x, src, not self._bidirectional, mask, cache)
-        return DecoderState(prompt=Prompt(caches, src_tokens.shape, src.pad))
+        return DecoderState.after_prompt(caches, src_tokens.shape[1], src.pad)
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """Feed the newest token of every hypothesis (B, W) and return the logits of the next (B * W, V).
 
         The state advances by one position.
         """
-        assert state.prompt is not None
         width = tokens.shape[1]
         mask = state.reserve(width)
         positions = state.positions().repeat_interleave(width)
-        length = state.prompt.max_length + state.position + 1
+        length = state.max_prompt + state.position + 1
         rotation = None if self.rotary is None else self.rotary(positions, length)  # (B * W, K)
         x = self.target_embedding(tokens.flatten(), positions, length)
         for layer, cache in zip(self.blocks, state.caches, strict=True):

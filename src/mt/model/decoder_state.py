@@ -76,27 +76,6 @@ def additive_mask(hidden: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -math.inf)
 
 
-class Prompt:
-    """The source as a decoder-only model has read it: in the first S slots of its caches.
-
-    Args:
-        caches: one per layer, the source's slots filled.
-        shape: (B, S).
-        pad: (B, S), True at padding; None if nothing is padding.
-
-    Attributes:
-        lengths: (B,), source tokens of each sentence; the target's positions continue from there.
-        visible: (B, 1, S), True at tokens; None if nothing is padding.
-    """
-
-    def __init__(self, caches: list[KeyValueCache], shape: Sequence[int], pad: Tensor | None) -> None:
-        self.caches = caches
-        self.max_length = shape[1]
-        self.visible = None if pad is None else ~pad[:, None]
-        full = torch.full((shape[0],), self.max_length, device=caches[0].keys.device)
-        self.lengths = full if pad is None else full - pad.sum(dim=1)
-
-
 class DecoderState:
     """Keys and values of source and target, and a mask of the slots in each hypothesis's past.
 
@@ -104,25 +83,37 @@ class DecoderState:
     copies nothing but the mask `visible`. Slots in no hypothesis's past are reclaimed when the caches are full.
 
     Attributes:
-        source: keys and values of the source (B, H, S, K), one per decoder layer; none with a prompt.
+        source: keys and values of the source (B, H, S, K), one per decoder layer; none after a prompt.
         source_mask: (B, 1, 1, S), added to the scores of attention to the source; None if nothing is padding.
-        prompt: the source of a decoder-only model.
-        caches: keys and values of the target so far, one per layer; with a prompt, the source's come first.
+        caches: keys and values of the target so far, one per layer; after a prompt, the source's come first.
+        prompt_lengths: (B,), source tokens that a decoder-only model has read; the target's positions continue there.
+        max_prompt: the largest of them.
         position: the next target position.
         used: slots filled.
         visible: (B, W, used), True at the slots in a hypothesis's past; None while each sentence has only one.
     """
 
-    def __init__(
-        self, source: Sequence[KeyValues] = (), source_mask: Tensor | None = None, prompt: Prompt | None = None
-    ) -> None:
+    def __init__(self, source: Sequence[KeyValues] = (), source_mask: Tensor | None = None) -> None:
         self.source = source
         self.source_mask = source_mask
-        self.prompt = prompt
-        self.caches = [KeyValueCache() for _ in source] if prompt is None else prompt.caches
-        self.position = 0
-        self.used = 0 if prompt is None else prompt.max_length
-        self.visible: Tensor | None = None if prompt is None else prompt.visible
+        self.caches = [KeyValueCache() for _ in source]
+        self.prompt_lengths: Tensor | None = None
+        self.max_prompt = self.position = self.used = 0
+        self.visible: Tensor | None = None
+
+    @classmethod
+    def after_prompt(cls, caches: list[KeyValueCache], length: int, pad: Tensor | None) -> "DecoderState":
+        """Return the state of a decoder-only model that has read a source (B, S) of `length` S into its caches.
+
+        `pad` (B, S) is True at padding; None if nothing is padding.
+        """
+        state, keys = cls(), caches[0].keys
+        state.caches, state.used, state.max_prompt = caches, length, length
+        state.prompt_lengths = torch.full((len(keys),), length, device=keys.device)
+        if pad is not None:
+            state.prompt_lengths = state.prompt_lengths - pad.sum(dim=1)
+            state.visible = ~pad[:, None]
+        return state
 
     def select(self, rows: Tensor | None, origins: Tensor) -> None:
         """Keep some sentences, and continue some hypotheses.
@@ -135,8 +126,8 @@ class DecoderState:
             self.source = [key_values.select(rows) for key_values in self.source]
             if self.source_mask is not None:
                 self.source_mask = self.source_mask[rows]
-            if self.prompt is not None:
-                self.prompt.lengths = self.prompt.lengths[rows]
+            if self.prompt_lengths is not None:
+                self.prompt_lengths = self.prompt_lengths[rows]
             if self.visible is not None:
                 self.visible = self.visible[rows]
             for cache in self.caches:
@@ -148,9 +139,9 @@ class DecoderState:
         self.visible = self.visible.gather(1, origins[:, :, None].expand(-1, -1, self.used))
 
     def positions(self) -> Tensor:
-        """Return the next target position: (1,), or with a prompt (B,), since there the target follows the source."""
-        if self.prompt is not None:
-            return self.prompt.lengths + self.position
+        """Return the next target position: (1,), or after a prompt (B,), since there the target follows the source."""
+        if self.prompt_lengths is not None:
+            return self.prompt_lengths + self.position
         return torch.full((1,), self.position, device=self.source[0].keys.device)
 
     def reserve(self, width: int) -> Tensor | None:

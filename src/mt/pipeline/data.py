@@ -122,7 +122,7 @@ def report_cleaning(config: Config, run_dir: RunDir) -> None:
         InputError: no pair is left, or none in one of the directions.
     """
     prepared = json.loads(run_dir.prepared_counts.read_bytes())
-    encoded = read_counts(run_dir.encoded_counts("train"))
+    encoded = read_counts(run_dir.encoded_counts)
     counts = {
         "kept": sum(encoded.kept),
         **{reason: count for reason, count in prepared["train"].items() if reason != "kept"},

@@ -46,12 +46,8 @@ _CASING_LINES = 50_000  # of the training text, to learn the usual case of words
 _SPELLING_LINES = 500_000  # of the training text, to learn which words there are
 
 
-def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: Trainer, state: TrainState) -> str:
-    """Build the model folder from the final weights, measure its number formats, and score the test set.
-
-    Returns:
-        the summary to print; empty in other ranks than 0.
-    """
+def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: Trainer, state: TrainState) -> None:
+    """Build the model folder from the final weights, measure its number formats, and score the test set."""
     distributed = trainer.distributed
     weights, origin = trainer.final_weights.final()
     key = _key(config, run_dir, tokenizers, weights, origin) if distributed.is_main else ""
@@ -82,7 +78,6 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
             )
         else:
             trained.score(config)
-    return _summary(config, run_dir, state, read_manifest(run_dir.model.root)) if distributed.is_main else ""
 
 
 def _is_complete(folder: ModelDir, key: str, steps: int) -> bool:
@@ -207,9 +202,10 @@ class _TrainedModel:
         return results
 
 
-def _summary(config: Config, run_dir: RunDir, state: TrainState, facts: dict[str, Any]) -> str:
+def summary(config: Config, run_dir: RunDir, state: TrainState) -> str:
     """Report training costs, weights, scores and the next command."""
-    speed, memory = state.tokens / max(state.seconds, 1e-9), facts.get("peak_memory", 0)
+    facts = read_manifest(run_dir.model.root)
+    speed, memory = state.tokens / max(state.seconds, 1e-9), facts["peak_memory"]
     lines = [
         f"trained {state.step:,} steps ({state.tokens:,} tokens) in {duration(state.seconds)}, "
         f"{speed:,.0f} tokens/s" + (f", at most {memory / 1e9:.1f} GB of memory" if memory else ""),

@@ -16,7 +16,7 @@ from mt.console import logged_to
 from mt.data.prepare import input_digests, warn_of_shared_text
 from mt.data.tokenizer import TokenizerPair
 from mt.pipeline.data import align, clean_text, encode, make_tokenizers, report_cleaning
-from mt.pipeline.finish import finish
+from mt.pipeline.finish import finish, summary
 from mt.pipeline.resume import recorded_inputs, refuse_changes
 from mt.pipeline.training import check_requirements, make_trainer
 from mt.storage import atomic, lock
@@ -71,10 +71,10 @@ def run(
         trainer.metrics.listener = listener or trainer.metrics.listener
         with closing(trainer.metrics):
             state = trainer.run()
-            summary = finish(config, run_dir, tokenizers, trainer, state)
+            finish(config, run_dir, tokenizers, trainer, state)
         if not distributed.is_main:
             return ""
-        return "\n".join([summary, *afterwards(config, run_dir)])
+        return "\n".join([summary(config, run_dir, state), *afterwards(config, run_dir)])
 
 
 def prepare(config: Config, run_dir: RunDir, runs: Path) -> tuple[Pretrained, dict[str, Any]]:

@@ -31,7 +31,6 @@ from mt.storage.run_dir import RunDir
 from mt.system.distributed import SINGLE_PROCESS, Distributed
 from mt.text.languages import BACK_TRANSLATION_TAG
 from mt.training.metrics_log import refuse_missing_wandb
-from mt.training.sharding import refuse_unsharded
 from mt.training.trainer import Trainer
 from mt.training.validation import Validator
 
@@ -43,7 +42,11 @@ def check_requirements(config: Config, distributed: Distributed = SINGLE_PROCESS
         InputError: a package is missing, several processes were started with `training.sharding: none`, or nothing is
             left to train.
     """
-    refuse_unsharded(config.training, distributed)
+    if distributed.world_size > 1 and config.training.sharding == "none":  # each would train its own model
+        raise InputError(
+            f"training.sharding: it is none, but {distributed.world_size} processes were started",
+            "set it to ddp, or start one process",
+        )
     refuse_missing_wandb(config.training)
     refuse_missing_tokenizer(
         *(bleu_tokenizer(config.evaluation.bleu_tokenize, lang) for lang in config.data.target_lang)
@@ -80,7 +83,7 @@ def make_trainer(
     validator = Validator(config, valid, valid_texts, tokenizers, distributed)
     data = config.data
     weights, languages = [source.weight for source in data.train], list(map(data.languages_of, data.train))
-    kept = read_counts(run_dir.encoded_counts("train")).kept
+    kept = read_counts(run_dir.encoded_counts).kept
     return Trainer(
         config,
         run_dir,
@@ -135,5 +138,5 @@ def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair)
         log.info("learning a lexicon for augmentation.terms")
         lexicon = word_translations(*(Side(sample_text(run_dir, side, LEXICON_PAIRS)) for side in SIDES))
     languages = [Languages(*config.data.languages_of(source)) for source in config.data.train]
-    ends = np.cumsum(read_counts(run_dir.encoded_counts("train")).kept).tolist()
+    ends = np.cumsum(read_counts(run_dir.encoded_counts).kept).tolist()
     return AugmentedCorpus(corpus, tokenizers, shares, config.seed, max_length, languages, segmenters, lexicon, ends)

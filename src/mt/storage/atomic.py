@@ -156,11 +156,11 @@ def new_folder(
     """
     final = Path(os.path.realpath(final))  # keeps a link a link
     partial, old = (final.with_name(f".{final.name}{suffix}") for suffix in (PARTIAL, _OLD))
-    with explained(final):
+    with explained(final), contextlib.ExitStack() as held:
         try:
             _remove_unlocked(partial)
             partial.mkdir(parents=True)
-            lock = _lock(partial)
+            held.enter_context(_locked(partial))
         except BlockingIOError:
             message = f"{final}: another process is writing this folder"
             raise InputError(message, "wait for it, or name another") from None
@@ -174,39 +174,31 @@ def new_folder(
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
-        finally:
-            _unlock(partial, lock)
 
 
 def _remove_unlocked(partial: Path) -> None:
     """Remove the temporary folder of a killed process; raises BlockingIOError if a living one holds it."""
-    with contextlib.suppress(FileNotFoundError):
-        descriptor = _lock(partial)
+    with contextlib.suppress(FileNotFoundError), _locked(partial):
         shutil.rmtree(partial, ignore_errors=True)
-        _unlock(partial, descriptor)
 
 
-def _lock(folder: Path) -> int:
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
     """Lock a folder, or on Windows a file beside it; raises BlockingIOError if a living process holds the lock."""
     from mt.storage.lock import try_lock  # not at the top: readers lock nothing and start faster without filelock
 
-    locked, flags = (folder, os.O_RDONLY) if POSIX_FILES else (_lock_file(folder), os.O_RDWR | os.O_CREAT)
-    descriptor = os.open(locked, flags, 0o666)
+    file = folder.with_name(f"{folder.name.removesuffix(PARTIAL)}.lock{PARTIAL}")
+    descriptor = os.open(folder, os.O_RDONLY) if POSIX_FILES else os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
     if not try_lock(descriptor):
         os.close(descriptor)
         raise BlockingIOError
-    return descriptor
-
-
-def _unlock(folder: Path, descriptor: int) -> None:
-    os.close(descriptor)
-    if not POSIX_FILES:
-        with contextlib.suppress(OSError):  # another process has locked it meanwhile
-            _lock_file(folder).unlink()
-
-
-def _lock_file(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name.removesuffix(PARTIAL)}.lock{PARTIAL}")
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+        if not POSIX_FILES:
+            with contextlib.suppress(OSError):  # another process has locked it meanwhile
+                file.unlink()
 
 
 def _rename(partial: Path, final: Path, old: Path) -> None:

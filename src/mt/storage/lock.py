@@ -53,12 +53,10 @@ def wait_for_lock(path: Path, reason: str, is_stopped: Callable[[], bool] = lamb
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
             held.callback(os.close, descriptor)
-            is_logged = False
-            while not try_lock(descriptor) and not is_stopped():
-                if not is_logged:
-                    log.info("%s; waiting for it", reason)
-                is_logged = True
-                time.sleep(0.2)
+            if not try_lock(descriptor):
+                log.info("%s; waiting for it", reason)
+                while not is_stopped() and not try_lock(descriptor):
+                    time.sleep(0.2)
         yield descriptor
 
 

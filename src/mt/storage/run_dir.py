@@ -79,6 +79,7 @@ class RunDir:
     text = _Path("data/text")  # cleaned training text, untouched validation and test text
     prepared_counts = _Path(f"data/text/{COUNTS}")  # pairs of each split, and pairs dropped by cleaning
     cleaning = _Path("data/cleaning.json")  # all dropped training pairs by reason
+    encoded_counts = _Path(f"data/encoded/train/{COUNTS}")  # training pairs kept, and those dropped as too long
     alignments = _Path("data/alignments")  # of the words of the encoded training text
     tokenizer = _Path("tokenizer")
     precision = _Path("precision.json")  # the number format that `training.precision: auto` chose
@@ -102,9 +103,6 @@ class RunDir:
 
     def encoded(self, split: str) -> Path:
         return self.root / "data" / "encoded" / split
-
-    def encoded_counts(self, split: str) -> Path:
-        return self.encoded(split) / COUNTS
 
     def export(self, export_format: str) -> Path:
         return self.exports / export_format

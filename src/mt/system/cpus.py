@@ -12,7 +12,7 @@ _CGROUP = Path("/sys/fs/cgroup")  # a container's own
 def usable_cores() -> int:
     """Return the number of cores that this process may use, within its affinity and the container's quota."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, _quota(_CGROUP) or cores)
+    return min(cores, _quota() or cores)
 
 
 def usable_memory() -> int:
@@ -25,11 +25,11 @@ def usable_memory() -> int:
     return total
 
 
-def _quota(cgroup: Path) -> int | None:
+def _quota() -> int | None:
     """Return a container's CPU quota (`docker --cpus`) in cores, rounded up; None without one."""
     for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # version 2, version 1
         try:
-            time, period = " ".join((cgroup / name).read_text(encoding="utf-8") for name in files).split()
+            time, period = " ".join((_CGROUP / name).read_text(encoding="utf-8") for name in files).split()
             return None if time in ("max", "-1") else max(1, ceil(int(time) / int(period)))
         except (OSError, ValueError, ZeroDivisionError):
             continue

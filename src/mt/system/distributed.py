@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mt.errors import InputError, MachineError
+from mt.errors import InputError, MachineError, first_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -170,9 +170,8 @@ def init_distributed(environment: Mapping[str, str]) -> Distributed:
             dist.distributed_c10d._set_pg_timeout(timeout, group)
         return Distributed(rank, size, local_rank, gloo)
     except (RuntimeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
         raise MachineError(
-            f"the {size} processes of this training cannot connect to each other: {reason}",
+            f"the {size} processes of this training cannot connect to each other: {first_line(error)}",
             "start all of them within minutes; each must reach MASTER_ADDR, and each other on any port",
         ) from None
 

@@ -53,8 +53,10 @@ class FinalWeights:
 
     def candidate(self, now: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return the weights to validate: with `average` the mean that training would end with here, else `now`."""
-        steps = [s for s in self._newest() if s != self._state.step][1 - self._count :]
-        if self._kind != "average" or not steps:
+        if self._kind != "average":
+            return now
+        steps = [s for s in self._averaged_steps() if s != self._state.step][1 - self._count :]
+        if not steps:
             return now
         earlier, problem = {}, ""
         try:
@@ -70,14 +72,12 @@ class FinalWeights:
 
     def needed(self) -> set[int]:
         """Return the steps whose checkpoints must be kept."""
-        steps = self._newest() if self._kind == "average" else self._best() if self._kind == "average_best" else []
-        return {step for step in (*steps, self._state.best_step) if step is not None}
+        return {step for step in (*self._averaged_steps(), self._state.best_step) if step is not None}
 
     def final(self) -> tuple[dict[str, Tensor], str]:
         """Return the final weights and a description of them."""
         state = self._state
-        if self._kind in ("average", "average_best"):
-            steps = self._newest() if self._kind == "average" else self._best()
+        if steps := self._averaged_steps():
             scheduled = state.step // (self._save_every if self._kind == "average" else self._validate_every)
             if len(steps) < min(self._count, scheduled):
                 log.warning("final_weights: only %d of the %d checkpoints to average exist", len(steps), self._count)
@@ -93,19 +93,17 @@ class FinalWeights:
         kind = "mean of " * name.startswith("steps") + "moving average at " * averaged
         return self._checkpoints.weights(steps, averaged), kind + name
 
-    def _newest(self) -> list[int]:
-        """Return the steps of the newest checkpoints saved on schedule.
+    def _averaged_steps(self) -> list[int]:
+        """Return the steps to average: the newest checkpoints, or those of the best validations; else none.
 
-        Checkpoints saved because of a signal are left out, so that an interrupted run averages the same weights; so are
-        old ones that were kept for their score.
+        Newest are those saved on schedule, not because of a signal, so that an interrupted run averages the same
+        weights, nor old ones that were kept for their score. The best are fewer if `average_best` was set during a run.
         """
-        now = self._state.step
-        oldest = now - self._count * self._save_every
-        steps = [s for s in self._checkpoints.steps() if s > oldest and (s % self._save_every == 0 or s == now)]
-        return steps[-self._count :]
-
-    def _best(self) -> list[int]:
-        """Return the steps with the best validations, in order; fewer if `average_best` was set during a run."""
-        saved = set(self._checkpoints.steps())
-        best = [step for _, step in self._state.best_validations if step in saved]
-        return sorted(best[: self._count]) or [self._state.step]
+        now, saved = self._state.step, self._checkpoints.steps()
+        if self._kind == "average":
+            oldest = now - self._count * self._save_every
+            return [s for s in saved if s > oldest and (s % self._save_every == 0 or s == now)][-self._count :]
+        if self._kind == "average_best":
+            best = [step for _, step in self._state.best_validations if step in saved]
+            return sorted(best[: self._count]) or [now]
+        return []

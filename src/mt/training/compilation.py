@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mt.console import duration, log
-from mt.errors import MachineError
+from mt.errors import MachineError, first_line
 from mt.model.build import TranslationModel
 
 _MIN_WIDTH = 1024  # d_model; narrower layers wait for kernel launches, compiled or not (docs/gpu.md)
@@ -65,8 +65,7 @@ def _problem(device: torch.device) -> str:
 
 
 def _reason(error: Exception) -> str:
-    cause = getattr(error, "inner_exception", error)  # of torch's own exceptions
-    return str(cause).strip().partition("\n")[0] or type(cause).__name__
+    return first_line(getattr(error, "inner_exception", error))  # of torch's own exceptions
 
 
 def refuse_uncompilable(error: Exception) -> None:

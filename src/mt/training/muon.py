@@ -5,7 +5,7 @@ Transformer learns in fewer steps. Muon updates only the matrices of linear laye
 layer, norms and biases.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -33,8 +33,8 @@ def orthogonal(x: Tensor) -> Tensor:
 
 
 def matrices(model: nn.Module) -> Iterator[tuple[Tensor, int]]:
-    """Yield the weights of the blocks' linear layers, and the number of matrices that each joins for speed."""
-    yield from ((module.weight, module.parts) for module in model.modules() if isinstance(module, Linear))
+    """Return the weights of the blocks' linear layers, and the number of matrices that each joins for speed."""
+    return ((module.weight, module.parts) for module in model.modules() if isinstance(module, Linear))
 
 
 class Muon(torch.optim.Optimizer):
@@ -51,7 +51,7 @@ class Muon(torch.optim.Optimizer):
 
     found_inf: Tensor | None = None
 
-    def __init__(self, weights: Iterator[tuple[Tensor, int]], lr: float, momentum: float, weight_decay: float) -> None:
+    def __init__(self, weights: Iterable[tuple[Tensor, int]], lr: float, momentum: float, weight_decay: float) -> None:
         groups: dict[int, list[Tensor]] = {}
         for weight, parts in weights:
             groups.setdefault(parts, []).append(weight)

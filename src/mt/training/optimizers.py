@@ -1,8 +1,8 @@
 """The optimiser and its learning-rate schedules.
 
-torch's Adam and AdamW are used without torch._dynamo, whose import takes as long as that of torch. Their `step` and the
-bookkeeping of every optimiser (`add_param_group`, `zero_grad`, `state_dict`, ...) import it at the first call, to
-exclude themselves from compilation. No optimiser is compiled here: `training.compile` is about layers.
+torch's Adam is used without torch._dynamo, whose import takes as long as that of torch. Its `step` and the bookkeeping
+of every optimiser (`add_param_group`, `zero_grad`, `state_dict`, ...) import it at the first call, to exclude
+themselves from compilation. No optimiser is compiled here: `training.compile` is about layers.
 """
 
 import math
@@ -18,15 +18,9 @@ MUON_MOMENTUM = 0.95
 
 
 class Adam(torch.optim.Adam):
-    """Adam (Kingma and Ba 2015, arXiv:1412.6980)."""
+    """Adam (Kingma and Ba 2015, arXiv:1412.6980); AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101) if decoupled."""
 
     step = torch.no_grad()(unwrap(torch.optim.Adam.step))
-
-
-class AdamW(torch.optim.AdamW):
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv:1711.05101)."""
-
-    step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
 
 
 def _skip_dynamo_in_bookkeeping() -> None:
@@ -40,15 +34,15 @@ _skip_dynamo_in_bookkeeping()
 
 def make_optimizer(model: nn.Module, config: TrainingConfig) -> AnyOptimizer:
     """Build fused Adam or AdamW; or Muon for the matrices of the blocks, with AdamW for the other parameters."""
-    kind = Adam if config.optimizer == "adam" else AdamW
     weights = [pair for pair in matrices(model) if pair[0].requires_grad] if config.optimizer == "muon" else []
     in_muon = {id(weight) for weight, _ in weights}
-    adam = kind(
+    adam = Adam(
         [parameter for parameter in model.parameters() if parameter.requires_grad and id(parameter) not in in_muon],
         lr=config.learning_rate,
         betas=config.betas,
         eps=config.eps,
         weight_decay=config.weight_decay,
+        decoupled_weight_decay=config.optimizer != "adam",
         fused=True,
     )
     # Allocated now, so that a batch that fits into memory in the first step fits in the later ones.
@@ -57,7 +51,7 @@ def make_optimizer(model: nn.Module, config: TrainingConfig) -> AnyOptimizer:
         adam.state[parameter] = {"step": torch.zeros((), device=parameter.device), **moments}
     if not weights:
         return adam
-    return CombinedOptimizer(Muon(iter(weights), config.learning_rate, MUON_MOMENTUM, config.weight_decay), adam)
+    return CombinedOptimizer(Muon(weights, config.learning_rate, MUON_MOMENTUM, config.weight_decay), adam)
 
 
 def learning_rate(step: int, config: TrainingConfig, d_model: int) -> float:

@@ -7,20 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mt.config import TrainingConfig
-from mt.errors import InputError
-from mt.system.distributed import Distributed
 from mt.training.objective import Objective
 from mt.training.precision import DTYPES
-
-
-def refuse_unsharded(config: TrainingConfig, distributed: Distributed) -> None:
-    """Raise an `InputError` for several processes that would each train their own model (`training.sharding: none`)."""
-    if distributed.world_size > 1 and config.sharding == "none":
-        raise InputError(
-            f"training.sharding: it is none, but {distributed.world_size} processes were started",
-            "set it to ddp, or start one process",
-        )
 
 
 def wrap(objective: Objective, sharding: str, world_size: int, precision: str = "fp32") -> nn.Module:

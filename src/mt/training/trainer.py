@@ -6,13 +6,12 @@ All randomness is a pure function of the seed and the position in training, so t
 ends with bit-identical weights.
 """
 
-import contextlib
 import copy
 import logging
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -90,7 +89,7 @@ class Trainer:
         self.batches = BatchStream(corpus, *position, distributed, shares, alignments)
         self._length = LengthPlan(run, self.settings, distributed, state.step, state.elapsed)
         self._set_length(self._length.at(state.step))
-        if not self.is_over():  # a finished training keeps its best score
+        if not self._end_reason():  # a finished training keeps its best score
             state.use_measure(validation_measure(config))
         self.metrics = MetricsLog(run, config, not distributed.is_main)
         self._validate = validate
@@ -107,7 +106,7 @@ class Trainer:
             StoppedError: a signal came; everything is saved.
             DivergedError: five updates in a row were not finite; 21 in fp16.
         """
-        if not self.is_over() or self._has_unscored_steps() or self.metrics.last_step() > self.state.step:
+        if not self._end_reason() or self._has_unscored_steps() or self.metrics.last_step() > self.state.step:
             self.metrics.write("resume" if self.state.step else "start", self.state.step)
         is_alone = self.distributed.world_size == 1  # an interrupted rank could hang, waiting for the others
         with StopRequest(not self.distributed.is_main, interrupts=is_alone) as stop, self._progress_bar() as bar:
@@ -118,7 +117,7 @@ class Trainer:
             if self.settings.init_from is not None and self.state.step == 0:
                 self._score_start()
             self._session_start = time.monotonic(), self.state.step
-            while not self.is_over():
+            while not self._end_reason():
                 started = time.perf_counter()
                 self.step()
                 seconds = time.perf_counter() - started
@@ -166,8 +165,7 @@ class Trainer:
         started = time.perf_counter()
         self.step_results.flush()
         state = self.state
-        with self._model_with(self.final_weights.candidate(self._weights())) as model:
-            result = self._validate(model)
+        result = self._score(self.final_weights.candidate(self._weights()))
         score = result.bleu if self.settings.best_metric == "bleu" else -result.loss
         score = -math.inf if math.isnan(score) else score  # nothing compares with NaN
         state.record_validation(score, self.settings.average_checkpoints)
@@ -181,8 +179,7 @@ class Trainer:
 
     def _score_start(self) -> None:
         """Score the weights that training starts from; they cannot become the best ones."""
-        with self._model_with(self._weights()) as model:
-            result = self._validate(model)
+        result = self._score(self._weights())
         log.info("the model to start from, before any step:")
         result.log(0, is_best=False)
         self.metrics.write("validation", 0, epoch=0, **result.as_dict())
@@ -191,11 +188,8 @@ class Trainer:
     def save_every(self) -> int:
         return self.settings.save_every or self.settings.validate_every
 
-    def is_over(self) -> bool:
-        """Return True when the steps, the epochs or the patience are used up."""
-        return bool(self._end_reason())
-
     def _end_reason(self) -> str:
+        """Return why training is over, or "" if it is not: the steps, the epochs or the patience are used up."""
         return self.state.end_reason(self.config.training, self.settings.max_steps, self.batches.epochs_done)
 
     def save(self) -> None:
@@ -214,16 +208,15 @@ class Trainer:
         weights = dict(self.model.named_parameters()) if self.average is None else self.average.weights
         return {name: full_tensor(x.detach()).cpu() if is_sharded(x) else x.detach() for name, x in weights.items()}
 
-    @contextlib.contextmanager
-    def _model_with(self, weights: Mapping[str, Tensor]) -> Iterator[TranslationModel]:
-        """Yield the model with other weights, or if it is sharded its full copy with them."""
+    def _score(self, weights: Mapping[str, Tensor]) -> Validation:
+        """Validate the model with other weights, or if it is sharded its full copy with them."""
         if self.full_model is self.model:
             with swapped_weights(self.model, weights):
-                yield self.model
-            return
+                return self._validate(self.model)
         set_parameters(self.full_model.to(self.model.device), weights)
-        yield self.full_model
+        result = self._validate(self.full_model)
         self.full_model.cpu()
+        return result
 
     def _resume(self) -> TrainState:
         newest = self.checkpoints.newest()
