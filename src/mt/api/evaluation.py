@@ -1,6 +1,6 @@
 """Evaluation from Python: a model and a test set in, scores out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -102,9 +102,8 @@ def evaluate(
     contradict(request.sampling is not None and terms is not None, request.name("sample"), "a glossary or text to keep")
     metrics = known_names(metrics, METRICS, "metrics")
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
-    models, config, texts = _read(model, runs, (source, reference), (source_lang, to))
     comet = _comet(metrics, _path(comet_model), device)
-    opened, texts = _open(models, choice, texts, to)
+    models, config, opened, texts = _open(model, runs, choice, (source, reference), (source_lang, to))
     if terms is not None and len({text.direction for text in texts}) > 1:
         terms.require_languages()
         terms = terms.optional()
@@ -118,8 +117,10 @@ def evaluate(
         stems = (name, *(f"{name}.{text.direction}" for text in texts))
         files = [folder / f"{stem}.{suffix}" for stem in stems for suffix in suffixes]
         refuse_inputs(files, [source, reference])
-        if output is not None and not force:
-            _refuse_existing(files)
+        existing = next(filter(Path.exists, files), None)
+        if existing is not None and output is not None and not force:
+            message = f"--output {folder}: {existing} exists"
+            raise InputError(message, "name another, or overwrite it with --force")
     results = test_set.evaluate(opened.translator, _with_metrics(config, metrics), texts, methods, comet)
     return Evaluation(tuple(results), folder, name)
 
@@ -163,8 +164,7 @@ def evaluate_robustness(
     request = request or SearchRequest.of(search)
     request.refuse_utility()
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
-    models, config, texts = _read(model, runs, (_path(source), _path(reference)), (source_lang, to))
-    opened, texts = _open(models, choice, texts, to)
+    _, config, opened, texts = _open(model, runs, choice, (_path(source), _path(reference)), (source_lang, to))
     options, tokenize = request.options(opened.settings.search), config.evaluation.bleu_tokenize
     results = evaluate_perturbed(opened.translator, texts, options, config.data.source_lang[0], tokenize)
     signature = bleu_signature(config.evaluation, [text.target_lang for text in texts], is_mean=False)
@@ -187,10 +187,10 @@ def tune_length_penalty(
     Raises:
         InputError: the text is the test set of a model's run, or the search is greedy.
     """
-    models, config, texts = _read(model, runs, (source, reference), (source_lang, to), "valid")
+    choice, files = EngineChoice(**engine), (source, reference)
+    models, config, opened, texts = _open(model, runs, choice, files, (source_lang, to), "valid")
     for folder in models:
         refuse_test_text(folder, read_config(folder).data, texts)
-    opened, texts = _open(models, EngineChoice(**engine), texts, to)
     if (request.beam_size or config.decoding.beam_size) == 1:
         raise InputError("--tune-length-penalty: greedy search has no length penalty", "give --beam 5")
     tried = try_length_penalties(opened.translator, config, texts, request.beam_size)
@@ -202,14 +202,18 @@ def _path(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
 
 
-def _read(
+def _open(
     model: Models,
     runs: str | Path,
+    choice: EngineChoice,
     files: tuple[Path | None, Path | None],
     languages: tuple[str | None, str | None],
     split: str = "test",
-) -> tuple[list[ModelDir], Config, list[EvalText]]:
-    """Find models, and read the first one's configuration and the text to score on: two files, or its run's split."""
+) -> tuple[list[ModelDir], Config, OpenedModel, list[EvalText]]:
+    """Open models as one; return them with the first one's configuration and the text to score on.
+
+    That is two files, or its run's split in the languages that all of the models have.
+    """
     models = find_models(model, runs)
     config = read_config(models[0])
     (source, reference), (source_lang, to), data = files, languages, config.data
@@ -217,16 +221,11 @@ def _read(
         raise InputError("source and reference go together", "give both, or neither for the run's own text")
     refuse_missing_tokenizer(*(bleu_tokenizer(config.evaluation.bleu_tokenize, code) for code in data.target_lang))
     if source is not None and reference is not None:
-        return models, config, [pair_text(source, reference, data, to, source_lang)]
-    return models, config, run_texts(models[0], split, data, to, source_lang)
-
-
-def _open(
-    models: list[ModelDir], choice: EngineChoice, texts: list[EvalText], to: str | None
-) -> tuple[OpenedModel, list[EvalText]]:
-    """Open models as one, and return the texts in the languages that all of them have."""
+        texts = [pair_text(source, reference, data, to, source_lang)]
+    else:
+        texts = run_texts(models[0], split, data, to, source_lang)
     opened = open_model(models[0], choice, models[1:])
-    return opened, texts if to is not None else texts_in(opened.settings, texts)
+    return models, config, opened, texts if to is not None else texts_in(opened.settings, texts)
 
 
 def _output(
@@ -251,11 +250,6 @@ def _output(
         name = f"other.{name}"
     run = run_of(models[0]) if len(models) == 1 else None
     return run.scores if run else None, name if is_usual else f"changed.{name}"
-
-
-def _refuse_existing(files: Iterable[Path]) -> None:
-    if existing := next(filter(Path.exists, files), None):
-        raise InputError(f"--output {existing.parent}: {existing} exists", "name another, or overwrite it with --force")
 
 
 def _methods(config: Config, request: SearchRequest, defaults: SearchOptions) -> list[test_set.Method]:
