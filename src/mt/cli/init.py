@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import chain, combinations
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -277,8 +276,3 @@ def _check_outputs(path: Path, force: bool) -> None:
 
         if f'"title": "{SCHEMA_TITLE}"' not in schema_path.read_text(encoding="utf-8", errors="replace"):
             raise InputError(f"{schema_path} already exists and is not a schema of mt's", "move it, or give --force")
-    from mt.storage import atomic
-
-    with atomic.explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        TemporaryFile(dir=path.parent).close()
