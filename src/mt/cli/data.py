@@ -1,5 +1,6 @@
 """`mt data check`, `mt data score`, `mt data clean`, `mt data align` and `mt data align-words`."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from mt.cli.text import check_output, print_result
 from mt.console import log, quoted
 from mt.errors import InputError, contradict
 from mt.extras.doctor.rules import DROPPABLE
+from mt.storage import atomic
+from mt.storage.output_path import refuse_inputs, require_writable
 
 _reason_type = click.Choice(DROPPABLE)
 
@@ -47,8 +50,6 @@ def check(config: Path, html: Path | None, scores: Path | None, **given: Any) ->
 
     Example: mt data check mine.yaml --html mine.html
     """
-    import json
-
     from mt.api.corpora import in_words
     from mt.config import load_config
     from mt.data.prepare import drop_missing_sources
@@ -58,8 +59,6 @@ def check(config: Path, html: Path | None, scores: Path | None, **given: Any) ->
     from mt.extras.doctor.pair_scores import SUMMARY, TABLE, load_scores
     from mt.extras.doctor.text_report import as_json as json_report
     from mt.extras.doctor.text_report import text_report
-    from mt.storage import atomic
-    from mt.storage.output_path import refuse_inputs, require_writable
 
     if html is not None:
         require_writable(html, "--html")
@@ -150,7 +149,6 @@ def score(config: Path, output: Path, trains: bool, **given: Any) -> None:
     from mt.api.corpora import in_words, score_corpus
     from mt.extras.doctor.html_report import scores_page
     from mt.extras.doctor.pair_scores import load_scores, score_table
-    from mt.storage import atomic
 
     models = {side: given.pop(side) for side in ("forward", "backward")}
     contradict(trains and any(models.values()), "--train", "--forward and --backward")
@@ -215,7 +213,6 @@ def align_words(source: Path, target: Path, output: Path, force: bool) -> None:
     Example: mt data align-words train.en train.de --output train.links
     """
     from mt.extras.doctor.align_files import write_word_links
-    from mt.storage.output_path import require_writable
 
     require_writable(output, "--output")
     check_output(output, source, target, force=force)

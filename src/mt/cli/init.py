@@ -14,6 +14,7 @@ from mt.cli.options import debug_option, path_type, refuse_nan
 from mt.cli.text import print_result
 from mt.console import quoted
 from mt.errors import InputError, contradict
+from mt.storage import atomic
 from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
@@ -83,7 +84,6 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
     from mt.extras.planning.finetuning import draft_finetuning
     from mt.extras.planning.first_config import draft_config
     from mt.extras.planning.init_options import InitOptions, validated_data
-    from mt.storage import atomic
 
     unread = dict.fromkeys(("valid", "test", "general"), ())
     validated_data(InitOptions(**{key: value for key, value in (options | unread).items() if key != "held_out"}))
@@ -109,7 +109,6 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
 def _write(path: Path, text: str, summary: str, option: str = "", run: Path | None = None) -> None:
     """Write a configuration and its schema; `run` is the file to train with next, if not this one."""
     from mt.config.schema import json_schema
-    from mt.storage import atomic
 
     schema_path = path.with_name(_SCHEMA)
     atomic.write_text(schema_path, json_schema())

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from mt.data.paired_texts import names_in
 from mt.errors import InputError
 
 _TEXTS = ("--train", "--valid", "--test", "--general")
@@ -40,8 +41,6 @@ class InitCommand(click.Command):
 
 def files_of(names: Sequence[str]) -> Iterator[Path]:
     """Yield files, and those in folders."""
-    from mt.data.paired_texts import names_in
-
     for path in map(Path, names):
         yield from (path / name for name in names_in(path)) if path.is_dir() else (path,)
 

@@ -3,17 +3,16 @@
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from mt.api.search import Search, SearchRequest
 from mt.api.texts import known_names
 from mt.cli.completion import configurations, languages, one_of, run_folders
 from mt.console import set_up_logging
+from mt.decoding.engine import EngineChoice
 from mt.errors import InputError, contradict
-
-if TYPE_CHECKING:
-    from mt.api.search import SearchRequest
 
 Command = Callable[..., Any]
 Option = Callable[[Command], Command]
@@ -172,10 +171,8 @@ def metrics_option(*known: str) -> Option:
     )
 
 
-def engine_choice(options: dict[str, Any]) -> Any:
+def engine_choice(options: dict[str, Any]) -> EngineChoice:
     """Return the `EngineChoice` of the engine options."""
-    from mt.decoding.engine import EngineChoice
-
     return EngineChoice(**{name: options[name] for name in ENGINE_OPTIONS})
 
 
@@ -184,14 +181,12 @@ def spelled(argument: str) -> str:
     return "--beam" if argument == "beam_size" else f"--{argument.replace('_', '-')}"
 
 
-def pop_search(options: dict[str, Any], n_best: int = 1) -> "SearchRequest":
+def pop_search(options: dict[str, Any], n_best: int = 1) -> SearchRequest:
     """Remove the options of a search and --greedy from a command's options, and return them as a `SearchRequest`.
 
     Raises:
         InputError: they contradict each other, or a value is out of bounds.
     """
-    from mt.api.search import Search, SearchRequest
-
     search: dict[str, Any] = {name: options.pop(name) for name in Search.__annotations__ if name in options}
     if options.pop("greedy", False):
         contradict(search["beam_size"] not in (None, 1), "--greedy", "--beam")

@@ -9,6 +9,9 @@ import click
 from mt.cli import options
 from mt.cli.options import path_type, refuse_nan
 from mt.errors import InputError
+from mt.storage import atomic
+from mt.storage.output_path import is_device, require_writable
+from mt.text.lines import read_lines
 
 
 def _limit(option: str, field: str, default: float, kind: Any, help_: str) -> options.Option:
@@ -89,9 +92,6 @@ def _check_proxies(proxies: str) -> None:
 
 def _require_appendable(path: Path) -> None:
     """Create the file of suggestions, and its folder; raise an error if that is impossible."""
-    from mt.storage import atomic
-    from mt.storage.output_path import is_device, require_writable
-
     require_writable(path, "--suggestions")
     if is_device(path):
         raise InputError(f"--suggestions {path}: not a regular file", "name another")
@@ -103,8 +103,6 @@ def _require_appendable(path: Path) -> None:
 def _keys(path: Path | None) -> list[str]:
     if path is None:
         return []
-    from mt.text.lines import read_lines
-
     keys = [key.strip() for key in read_lines(path) if key.strip()]
     if not keys:
         raise InputError(f"{path}: no key in it", "write one a line, or leave out --api-keys")
