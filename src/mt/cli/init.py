@@ -141,7 +141,7 @@ def _convert(like: Path, output: Path | None, force: bool, options: dict[str, An
     options |= {"held_out": {"valid": [], "test": []}, **_languages(given)}
     opus, texts = options.pop("opus"), options["train"]
     if opus or texts:
-        options |= _inspect_training(opus, texts, given)
+        options |= _inspect_training([*opus, *texts], given)
     paths = [*chain.from_iterable(texts), *_inspect_held_out(options, given, asks=False)]
     refuse_unused_style(given, paths)
     device = None if options["device"] == "auto" else options["device"]
@@ -164,32 +164,26 @@ def _find_texts(options: dict[str, Any], given: dict[str, Any], asks: bool) -> l
     if not texts and not opus:
         hint = "give the training text and its translation: --train corpus.en corpus.de"
         raise InputError("--train is missing", hint)
-    options |= _inspect_training(opus, texts, given)
+    options |= _inspect_training([*opus, *texts], given)
     of_files = _languages(options)
     _complete_names(options, given, asks)
     chosen = _languages(options)
     if chosen != of_files:  # they decide which column or file is the source
         try:
-            options |= _inspect_training(opus, texts, given | chosen)
+            options |= _inspect_training([*opus, *texts], given | chosen)
         except InputError:  # the answer is another language than a file's name says, as `sh` for a text named `.hr`
             if not asks or list(chosen.values()) == [*reversed(of_files.values())]:
                 raise
     return list(chain.from_iterable(texts))
 
 
-def _inspect_training(opus: Sequence[Any], texts: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
+def _inspect_training(texts: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
     """Return the sources of `train`, the `valid` and `test` texts that folders have, and the languages."""
-    from mt.extras.planning.init_options import Given
-    from mt.extras.planning.inspection import inspect_opus
-
     inspected: list[Found] = []
-    for names in [*opus, *texts]:
+    for names in texts:
         first = inspected[0].languages if inspected else (None, None)
-        known: dict[str, Any] = {key: given[key] or code for key, code in zip(_KEYS, first, strict=False)}
-        if len(names) == 3:
-            inspected.append(inspect_opus(names[0], names[1:], Given(**known)))
-        else:
-            inspected.append(_inspect(names, given | known))
+        known = {key: given[key] or code for key, code in zip(_KEYS, first, strict=False)}
+        inspected.append(_inspect(names, given | known))
     splits = ("valid", "test")
     languages = zip(_KEYS, inspected[0].languages, strict=False)
     return {
@@ -223,8 +217,10 @@ def _one_text(split: str, names: Sequence[str], given: dict[str, Any]) -> "Sourc
 
 def _inspect(names: Sequence[str], given: dict[str, Any]) -> "Found":
     from mt.extras.planning.init_options import Given
-    from mt.extras.planning.inspection import inspect
+    from mt.extras.planning.inspection import inspect, inspect_opus
 
+    if len(names) == 3:
+        return inspect_opus(names[0], (names[1], names[2]), Given(**given))
     return inspect(names, Given(**given), lambda question, option, choices: _decide(question, option, tuple(choices)))
 
 
