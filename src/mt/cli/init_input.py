@@ -47,10 +47,9 @@ def files_of(names: Sequence[str]) -> Iterator[Path]:
 
 def refuse_unused_style(given: Mapping[str, Any], names: Sequence[str]) -> None:
     """Refuse options for the format of tables if none of the files is such a table."""
-    from mt.config.sources import DELIMITED, TABLES, file_kind
+    from mt.config.sources import STYLES, TABLES, file_kind
 
-    styled = {"columns": TABLES, "header": (*DELIMITED, ".xlsx"), "delimiter": DELIMITED, "quoting": DELIMITED}
-    for key, kinds in styled.items():
+    for key, kinds in {"columns": TABLES, **STYLES}.items():
         if given[key] is not None and not any(file_kind(name) in kinds for name in names):
             option = f"--no-{key}" if given[key] is False else f"--{key}"
             raise InputError(f"{option} is for {', '.join(kinds)} files, and none is given", "leave it out")

@@ -24,6 +24,7 @@ from mt.text.compressed import COMPRESSED
 
 DELIMITED = (".tsv", ".csv")
 TABLES = (*DELIMITED, ".jsonl", ".parquet", ".xlsx")
+STYLES = {"header": (*DELIMITED, ".xlsx"), "delimiter": DELIMITED, "quoting": DELIMITED}  # keys of tables, by kind
 BILINGUAL = (".tmx", ".xliff", ".xlf", ".po")
 _PACKED = (".parquet", ".xlsx", *ARCHIVES)  # these are not compressed again
 
@@ -161,8 +162,7 @@ class TableFile(_Corpus):
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield keys for another kind of file."""
-        kinds_of: dict[str, tuple[str, ...]] = {"delimiter": DELIMITED, "quoting": DELIMITED, "stem": ARCHIVES}
-        kinds_of |= {"header": (*DELIMITED, ".xlsx"), "sheet": (".xlsx",)}
+        kinds_of: dict[str, tuple[str, ...]] = {**STYLES, "sheet": (".xlsx",), "stem": ARCHIVES}
         for key, kinds in kinds_of.items():
             if getattr(self, key) != type(self).model_fields[key].default and self.kind not in kinds:
                 yield Rule((key,), f"is for {', '.join(kinds)} files only")
