@@ -58,20 +58,15 @@ class Section(BaseModel):
         return self
 
 
-def value_error(sentence: str) -> PydanticCustomError:
-    """Return a validation error whose message is shown to the user as it is."""
-    return PydanticCustomError("plain", "{sentence}", {"sentence": sentence})
-
-
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode's controls, surrogates, and line ends
 _JOINERS = "\u200c\u200d"  # parts of words in some languages
 
 
 def _one_line(text: str) -> str:
     if not text.strip():
-        raise value_error("must not be empty")
+        raise ValueError("must not be empty")
     if any(unicodedata.category(character) in _UNPRINTABLE and character not in _JOINERS for character in text):
-        raise value_error("must not contain control characters or line ends")
+        raise ValueError("must not contain control characters or line ends")
     return text
 
 
@@ -83,7 +78,7 @@ def as_tuple(value: object) -> object:
 def without_repeats(values: tuple[str, ...]) -> tuple[str, ...]:
     """Return a list of choices unchanged; refuse one that repeats a value."""
     if repeated := sorted({value for value in values if values.count(value) > 1}):
-        raise value_error(f"names {repeated[0]} more than once")
+        raise ValueError(f"names {repeated[0]} more than once")
     return values
 
 
@@ -121,7 +116,7 @@ SwitchOrName = Annotated[
 
 def _switch_or_auto(value: object) -> object:
     if not isinstance(value, bool) and value != "auto":
-        raise value_error("must be auto, true or false")
+        raise ValueError("must be auto, true or false")
     return value
 
 

@@ -6,18 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
-from mt.config.base import (
-    DELIMITER,
-    RUN_NAME,
-    SWITCH_TAGS,
-    LanguageCode,
-    Line,
-    OneOrList,
-    Rule,
-    Section,
-    as_tuple,
-    value_error,
-)
+from mt.config.base import DELIMITER, RUN_NAME, SWITCH_TAGS, LanguageCode, Line, OneOrList, Rule, Section, as_tuple
 from mt.config.suggestions import MIN_SIMILARITY, similarity
 from mt.text.archives import ARCHIVES
 from mt.text.compressed import COMPRESSED
@@ -39,7 +28,7 @@ def file_kind(name: str) -> str:
 def _corpus_name(text: str) -> str:
     if not file_kind(text):
         kinds = ".tsv, .csv, .jsonl, .tmx, .xliff, .xlf or .po (each also with .gz, .xz or .zst)"
-        raise value_error(f"must end in {kinds}, .parquet, .xlsx, .zip, .tar.gz or .tgz")
+        raise ValueError(f"must end in {kinds}, .parquet, .xlsx, .zip, .tar.gz or .tgz")
     return text
 
 
