@@ -2,11 +2,11 @@
 
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core.core_schema import no_info_before_validator_function
 
 
 class Rule(NamedTuple):
@@ -59,11 +59,6 @@ def _one_line(text: str) -> str:
     return text
 
 
-def as_tuple(value: object) -> object:
-    """Return a list as a tuple, or a single value as a tuple of one."""
-    return tuple(value) if isinstance(value, list | tuple) else (value,)
-
-
 def without_repeats(values: tuple[str, ...]) -> tuple[str, ...]:
     """Return a list of choices unchanged; refuse one that repeats a value."""
     if repeated := sorted({value for value in values if values.count(value) > 1}):
@@ -71,9 +66,15 @@ def without_repeats(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
-@dataclass(frozen=True)
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
 class OneOrList:
-    """Annotation that makes the JSON schema accept a single item, as `as_tuple` does."""
+    """Annotation of a tuple that makes a list valid, and a single item, which becomes a tuple of one."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], CoreSchema]) -> CoreSchema:
+        return no_info_before_validator_function(_as_tuple, handler(source))
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         several = handler(core)
@@ -94,9 +95,7 @@ SWITCH_TAGS = ("<switch>", "<name>")
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 LanguageCode = Annotated[str, Field(pattern=_LANGUAGE)]
 Line = Annotated[str, Field(max_length=4096), AfterValidator(_one_line)]
-Lines = Annotated[
-    tuple[Line, ...], Field(max_length=100), BeforeValidator(as_tuple), AfterValidator(without_repeats), OneOrList()
-]
+Lines = Annotated[tuple[Line, ...], Field(max_length=100), AfterValidator(without_repeats), OneOrList()]
 SwitchOrName = Annotated[
     Annotated[bool, Tag(SWITCH_TAGS[0])] | Annotated[Line, Tag(SWITCH_TAGS[1])],
     Discriminator(lambda value: SWITCH_TAGS[isinstance(value, str)]),

@@ -3,16 +3,15 @@
 from collections.abc import Iterator
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, Field, PlainSerializer, model_validator
 
-from mt.config.base import LanguageCode, Line, OneOrList, Rule, Section, as_tuple, without_repeats
+from mt.config.base import LanguageCode, Line, OneOrList, Rule, Section, without_repeats
 from mt.config.sources import FromTrain, HubDataset, Source, Sources, TableFile, TestSources, ValidSources, is_synthetic
 
 # A single language may be written without the list; in Python it is always a tuple.
 Languages = Annotated[
     tuple[LanguageCode, ...],
     Field(min_length=1, max_length=1000),
-    BeforeValidator(as_tuple),
     AfterValidator(without_repeats),
     PlainSerializer(lambda codes: codes[0] if len(codes) == 1 else list(codes), return_type=str | list[str]),
     OneOrList(),

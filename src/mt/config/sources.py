@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
-from mt.config.base import DELIMITER, RUN_NAME, SWITCH_TAGS, LanguageCode, Line, OneOrList, Rule, Section, as_tuple
+from mt.config.base import DELIMITER, RUN_NAME, SWITCH_TAGS, LanguageCode, Line, OneOrList, Rule, Section
 from mt.config.suggestions import MIN_SIMILARITY, similarity
 from mt.text.archives import ARCHIVES
 from mt.text.compressed import COMPRESSED
@@ -267,7 +267,7 @@ Source = Annotated[
     Discriminator(source_kind),
 ]
 # A single source may be written without the list; in Python it is always a tuple.
-Sources = Annotated[tuple[Source, ...], Field(min_length=1, max_length=1000), BeforeValidator(as_tuple), OneOrList()]
+Sources = Annotated[tuple[Source, ...], Field(min_length=1, max_length=1000), OneOrList()]
 _SourcesOrSplit = Annotated[Sources, Tag("<list>")] | Annotated[FromTrain, Tag("<from_train>")]
 ValidSources = Annotated[_SourcesOrSplit, Discriminator(_split_kind)]
 TestSources = Annotated[_SourcesOrSplit | Annotated[None, Tag("<none>")], Discriminator(_split_kind)]

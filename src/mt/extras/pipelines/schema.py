@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from mt.config.base import RUN_NAME, LanguageCode, Line, Lines, OneOrList, Rule, Section, as_tuple, without_repeats
+from mt.config.base import RUN_NAME, LanguageCode, Line, Lines, OneOrList, Rule, Section, without_repeats
 from mt.config.schema import ExportFormat
 from mt.extras.doctor.rules import DROPPABLE, Selecting
 
@@ -35,7 +35,7 @@ def _as_place(value: object) -> object:
 
 
 _Place = Annotated[Place, BeforeValidator(_as_place)]
-_Places = Annotated[tuple[_Place, ...], Field(min_length=1), BeforeValidator(as_tuple), OneOrList()]
+_Places = Annotated[tuple[_Place, ...], Field(min_length=1), OneOrList()]
 _Count = Annotated[int, Field(ge=1)]
 _SourceLang = Annotated[LanguageCode | None, Field(alias="from")]
 
@@ -47,12 +47,7 @@ def _as_reasons(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 _Reasons = Annotated[Lines, AfterValidator(_as_reasons)]
-_Metrics = Annotated[
-    tuple[Literal["bleu", "chrf", "ter", "comet"], ...],
-    BeforeValidator(as_tuple),
-    AfterValidator(without_repeats),
-    OneOrList(),
-]
+_Metrics = Annotated[tuple[Literal["bleu", "chrf", "ter", "comet"], ...], AfterValidator(without_repeats), OneOrList()]
 
 
 class StepSettings(Section):
