@@ -53,19 +53,17 @@ def check(config: Path, html: Path | None, scores: Path | None, **given: Any) ->
     from mt.api.corpora import in_words
     from mt.config import load_config
     from mt.data.prepare import drop_missing_sources
-    from mt.extras.doctor.actions import judge
-    from mt.extras.doctor.bitexts import bitexts_of
+    from mt.extras.doctor import actions, bitexts, pair_scores, text_report
     from mt.extras.doctor.check import check_corpus
-    from mt.extras.doctor.pair_scores import SUMMARY, TABLE, load_scores
-    from mt.extras.doctor.text_report import as_json as json_report
-    from mt.extras.doctor.text_report import text_report
 
     if html is not None:
         require_writable(html, "--html")
     settings = drop_missing_sources(load_config(config, given["overrides"]))
-    inputs = [config, *(path for bitext in bitexts_of(settings.data) for path in bitext.inputs())]
-    refuse_inputs([html], [*inputs, *(scores / name for name in (TABLE, SUMMARY) if scores is not None)])
-    judged = None if scores is None else load_scores(scores)
+    inputs = [config, *(path for bitext in bitexts.bitexts_of(settings.data) for path in bitext.inputs())]
+    if scores is not None:
+        inputs += [scores / pair_scores.TABLE, scores / pair_scores.SUMMARY]
+    refuse_inputs([html], inputs)
+    judged = None if scores is None else pair_scores.load_scores(scores)
     report = check_corpus(settings, given["runs"], given["examples"], scores=judged)
     arguments = in_words(config, given["overrides"])
     if html is not None:
@@ -74,10 +72,10 @@ def check(config: Path, html: Path | None, scores: Path | None, **given: Any) ->
         atomic.write_text(html, html_report(report, arguments))
     code = 2 if report.refused else 0
     if given["as_json"]:
-        print_result(json.dumps(json_report(report, arguments), indent=2, ensure_ascii=False), code)
+        print_result(json.dumps(text_report.as_json(report, arguments), indent=2, ensure_ascii=False), code)
     else:
-        print_result(text_report(report, arguments), code)
-    for action in judge(report, arguments).actions[:1]:
+        print_result(text_report.text_report(report, arguments), code)
+    for action in actions.judge(report, arguments).actions[:1]:
         log.info("next: %s", action.command)
     return code
 

@@ -54,9 +54,7 @@ def serve(api_keys: Path | None, suggestions: Path | None, forwarded_allow_ips: 
     try:
         import py3langid  # noqa: F401
 
-        from mt.extras.serving.app import create_app
-        from mt.extras.serving.server import listen
-        from mt.extras.serving.server import serve as serve_app
+        from mt.extras.serving import app, server
     except ImportError as error:
         message = f"mt serve needs a package that is not installed ({error.name})"
         raise InputError(message, "pip install 'mt-train[serve]'") from None
@@ -69,12 +67,12 @@ def serve(api_keys: Path | None, suggestions: Path | None, forwarded_allow_ips: 
     if suggestions is not None:
         _require_appendable(suggestions)
     terms = glossary_of(given["glossary"], given["keep"])
-    socket = listen(given["host"], given["port"])  # before models are loaded: a port in use is reported at once
+    socket = server.listen(given["host"], given["port"])  # before models are loaded: a port in use is reported at once
     choice = options.engine_choice({"engine": "auto", "shortlist": None, **given})
     directions = open_directions(find_models(given["model"], given["runs"]), choice, terms)
     limits = Limits(**{name: value for name, value in given.items() if name in Limits.__annotations__})
-    serve_app(
-        create_app(directions, limits, keys, suggestions),
+    server.serve(
+        app.create_app(directions, limits, keys, suggestions),
         socket,
         drain_seconds=min(round(limits.seconds) + 1, 8),  # supervisors kill after 10 s
         forwarded_allow_ips=forwarded_allow_ips,
