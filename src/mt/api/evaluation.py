@@ -21,9 +21,11 @@ from mt.metrics.comet import Comet
 from mt.metrics.scores import bleu_signature, bleu_tokenizer, refuse_missing_tokenizer
 from mt.storage.find_model import run_of
 from mt.storage.output_path import refuse_inputs
-from mt.storage.run_dir import ModelDir
+from mt.storage.run_dir import ModelDir, RunDir
 
 METRICS = ("bleu", "chrf", "ter", "comet")
+_Files = tuple[Path | None, Path | None]  # source and reference
+_Languages = tuple[str | None, str | None]  # source and target
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,8 @@ def evaluate(
     methods = _methods(config, request, opened.settings.search)
     has_all_metrics = not metrics or set(config.evaluation.metrics) <= set(metrics)
     is_usual = terms is None and request.is_default and choice == EngineChoice(device=device) and has_all_metrics
-    folder, name = _output(models, config, is_usual, source, (source_lang, to), _path(output))
+    run = run_of(models[0]) if len(models) == 1 else None
+    folder, name = _output(run, config, is_usual, source, (source_lang, to), _path(output))
     if folder is not None:
         suffixes = ("source", "reference", "json", *(method.name for method in methods))
         stems = (name, *(f"{name}.{text.direction}" for text in texts))
@@ -203,12 +206,7 @@ def _path(path: str | Path | None) -> Path | None:
 
 
 def _open(
-    model: Models,
-    runs: str | Path,
-    choice: EngineChoice,
-    files: tuple[Path | None, Path | None],
-    languages: tuple[str | None, str | None],
-    split: str = "test",
+    model: Models, runs: str | Path, choice: EngineChoice, files: _Files, languages: _Languages, split: str = "test"
 ) -> tuple[list[ModelDir], Config, OpenedModel, list[EvalText]]:
     """Open models as one; return them with the first one's configuration and the text to score on.
 
@@ -229,12 +227,7 @@ def _open(
 
 
 def _output(
-    models: list[ModelDir],
-    config: Config,
-    is_usual: bool,
-    source: Path | None,
-    languages: tuple[str | None, str | None],
-    output: Path | None,
+    run: RunDir | None, config: Config, is_usual: bool, source: Path | None, languages: _Languages, output: Path | None
 ) -> tuple[Path | None, str]:
     """Return the folder of the results, None if there is none, and the stem of their files' names.
 
@@ -248,7 +241,6 @@ def _output(
         return output, name
     if source is not None and f"{source.stem}.".startswith("test."):
         name = f"other.{name}"
-    run = run_of(models[0]) if len(models) == 1 else None
     return run.scores if run else None, name if is_usual else f"changed.{name}"
 
 

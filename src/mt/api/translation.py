@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from mt.api.directions import AUTO, Directions
 from mt.api.search import Arguments, Search, SearchRequest, Translation
-from mt.api.texts import check_text, refuse_unpaired, texts_of
+from mt.api.texts import Texts, check_text, refuse_unpaired, texts_of
 from mt.bundle.load_translator import OpenedModel
 from mt.data.sentence_format import Tags
 from mt.decoding.alignment import Unit
@@ -214,7 +214,7 @@ class Translator:
 
     def results(
         self,
-        lines: str | Iterable[str],
+        lines: Texts,
         n_best: int = 1,
         *,
         to: str | None = None,
@@ -224,7 +224,7 @@ class Translator:
         scores: bool = True,
         first_line: int = 1,
         request: SearchRequest | None = None,
-        prefix: str | Iterable[str] = "",
+        prefix: Texts = "",
         **search: Unpack[Search],
     ) -> Iterator[Translation]:
         """Yield a `Translation` for each line.
