@@ -134,14 +134,8 @@ class SearchRequest:
             beam = self.n_best
         requested = {"length_penalty": self.length_penalty, "no_repeat_ngram_size": self.no_repeat_ngram_size}
         changes: dict[str, Any] = {name: value for name, value in requested.items() if value is not None}
-        return replace(
-            defaults,
-            **changes,
-            beam_size=beam,
-            n_best=self.n_best,
-            sampling=self.sampling,
-            scores=scores or self.utility is not None,
-        )
+        changes |= {"beam_size": beam, "n_best": self.n_best, "sampling": self.sampling}
+        return replace(defaults, **changes, scores=scores or self.utility is not None)
 
     def refuse_utility(self) -> None:
         """Refuse minimum Bayes risk decoding, for callers that would not rerank its candidates."""

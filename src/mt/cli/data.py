@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mt.cli import options
-from mt.cli.options import path_type, refuse_nan
+from mt.cli.options import number_option, path_type
 from mt.cli.text import check_output, print_result
 from mt.console import log, quoted
 from mt.errors import InputError, contradict
@@ -87,9 +87,7 @@ def check(config: Path, html: Path | None, scores: Path | None, **given: Any) ->
 @click.option("--drop", multiple=True, type=_reason_type, metavar="REASON", help="Drop such pairs; may be repeated.")
 @click.option("--max-per-template", type=click.IntRange(1), metavar="N", help="Keep N pairs of each template.")
 @click.option("--scores", type=path_type, help="Output of `mt data score`: drop pairs with low scores.")
-@click.option(
-    "--min-score", type=float, callback=refuse_nan, help="Lowest score to keep; default: what the scores suggest."
-)
+@number_option("--min-score", help="Lowest score to keep; default: what the scores suggest.")
 @click.option(
     "--keep-share",
     multiple=True,
@@ -169,11 +167,8 @@ def _is_copy(config: Path) -> bool:
 @click.argument("source", type=path_type)
 @click.argument("target", type=path_type)
 @click.option("--output", type=path_type, required=True, help="The .tsv file to write: source, target and score.")
-@click.option(
-    "--min-score",
-    type=float,
-    callback=refuse_nan,
-    help="Leave out pairs with less evidence, in nats; above 0, a pair is likelier than none.",
+@number_option(
+    "--min-score", help="Leave out pairs with less evidence, in nats; above 0, a pair is likelier than none."
 )
 @options.force_option
 @options.debug_option

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mt.cli.init_input import InitCommand, as_texts, ask_minutes, ask_texts, ask_value, files_of, refuse_unused_style
-from mt.cli.options import debug_option, path_type, refuse_nan
+from mt.cli.options import debug_option, number_option, path_type
 from mt.cli.text import print_result
 from mt.console import quoted
 from mt.errors import InputError, contradict
@@ -40,9 +40,7 @@ _KEYS = ("source_lang", "target_lang", "delimiter", "quoting", "header", "column
 @click.option("--test", callback=as_texts, metavar="SRC TGT|FILE", help="Test text; default: split off --train.")
 @click.option("--from", "start", type=path_type, metavar="MODEL", help="Fine-tune this run or model folder.")
 @click.option("--general", callback=as_texts, metavar="SRC TGT|FILE", help="With --from: text against forgetting.")
-@click.option(
-    "--general-share", type=click.FloatRange(0, 0.9, True), callback=refuse_nan, help="Share of an epoch; default: 0.2."
-)
+@number_option("--general-share", type=click.FloatRange(0, 0.9, True), help="Share of an epoch; default: 0.2.")
 @click.option("--like", type=path_type, metavar="FILE", help="Convert a file of JoeyNMT, OpenNMT-py, Eole or fairseq.")
 @click.option("--opus", nargs=3, multiple=True, metavar="CORPUS SRC TGT", help="A corpus of OPUS, as Books en it.")
 @click.option("--columns", metavar="SRC:TGT", help="Columns of a table, by name or number.")
@@ -51,9 +49,7 @@ _KEYS = ("source_lang", "target_lang", "delimiter", "quoting", "header", "column
 @click.option(
     "--quoting/--no-quoting", default=None, help="Whether cells may be in double quotes, as Excel writes them."
 )
-@click.option(
-    "--minutes", type=click.FloatRange(1, 10_000_000), callback=refuse_nan, help="Time limit for the whole training."
-)
+@number_option("--minutes", type=click.FloatRange(1, 10_000_000), help="Time limit for the whole training.")
 @click.option("--pipeline", type=click.Choice(["student"]), help="Write a pipeline, too: teacher and fast student.")
 @click.option("--device", default="auto", help="auto, cpu, cuda or mps.")
 @click.option("--output", type=path_type, help="The file to write; default: NAME.yaml.")

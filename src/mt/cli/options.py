@@ -32,13 +32,14 @@ def option_group(*options: Option) -> Option:
     return decorate
 
 
-def refuse_nan(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    """Refuse `nan`, which click takes for a number within any range: a callback of options."""
+def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """Refuse `nan`, which click takes for a number within any range."""
     if value != value:  # only nan differs from itself
         raise click.BadParameter("nan is not a number")
     return value
 
 
+number_option = functools.partial(click.option, type=float, callback=_refuse_nan)
 path_type = click.Path(path_type=Path)
 format_type = click.Choice(["text", "jsonl"])
 _DOCUMENTS = "csv docx epub html md odt po pptx srt tmx tsv vtt xliff"
@@ -154,21 +155,17 @@ model_options = option_group(
 def metrics_option(*known: str) -> Option:
     """Return --metrics, a comma-separated list of metrics; the value is empty if it is not used."""
 
+    listed, complete = ", ".join(known), one_of(*known, comma_separated=True)
+
     def parse(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
         if value is None:
             return ()
         names = tuple(dict.fromkeys(name.strip().lower() for name in value.split(",") if name.strip()))
         if not names:
-            raise InputError("--metrics names none", f"choose from {', '.join(known)}")
+            raise InputError("--metrics names none", f"choose from {listed}")
         return known_names(names, known, "--metrics")
 
-    return click.option(
-        "--metrics",
-        metavar="A,B",
-        callback=parse,
-        shell_complete=one_of(*known, comma_separated=True),
-        help=f"Some of {', '.join(known)}.",
-    )
+    return click.option("--metrics", metavar="A,B", callback=parse, shell_complete=complete, help=f"Some of {listed}.")
 
 
 def engine_choice(options: dict[str, Any]) -> EngineChoice:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mt.cli import options
-from mt.cli.options import path_type, refuse_nan
+from mt.cli.options import path_type
 from mt.errors import InputError
 from mt.storage import atomic
 from mt.storage.output_path import is_device, require_writable
@@ -16,7 +16,7 @@ from mt.text.lines import read_lines
 
 def _limit(option: str, field: str, default: float, kind: Any, help_: str) -> options.Option:
     """Return an option whose value is a field of `Limits`."""
-    return click.option(option, field, type=kind, default=default, show_default=True, callback=refuse_nan, help=help_)
+    return options.number_option(option, field, type=kind, default=default, show_default=True, help=help_)
 
 
 @click.command()
