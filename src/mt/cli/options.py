@@ -32,6 +32,12 @@ def option_group(*options: Option) -> Option:
     return decorate
 
 
+def number_option(*names: str, **attributes: Any) -> Option:
+    """Return an option for a number, which is not nan."""
+    checked: dict[str, Any] = {"type": float, "callback": _refuse_nan, **attributes}
+    return click.option(*names, **checked)
+
+
 def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
     """Refuse `nan`, which click takes for a number within any range."""
     if value != value:  # only nan differs from itself
@@ -39,7 +45,6 @@ def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float
     return value
 
 
-number_option = functools.partial(click.option, type=float, callback=_refuse_nan)
 path_type = click.Path(path_type=Path)
 format_type = click.Choice(["text", "jsonl"])
 _DOCUMENTS = "csv docx epub html md odt po pptx srt tmx tsv vtt xliff"
