@@ -221,17 +221,9 @@ class FromTrain(Section):
     """Number of sentence pairs to split off the training text; with several languages, of source sentences."""
 
 
-# The angle brackets keep pydantic's tags apart from the keys of a file in the location of an error.
-SOURCE_KINDS: dict[str, type[Section]] = {
-    "<file>": TableFile,
-    "<folder>": TextFolder,
-    "<opus>": OpusCorpus,
-    "<sacrebleu>": SacrebleuSet,
-    "<hub>": HubDataset,
-    "<builtin>": Builtin,
-    "<from_train>": FromTrain,
-    "<source>": PairFiles,
-}
+_ALL: list[type[Section]] = [TableFile, TextFolder, OpusCorpus, SacrebleuSet, HubDataset, Builtin, FromTrain, PairFiles]
+# Its first key identifies a kind. The angle brackets keep pydantic's tags apart from keys in the location of an error.
+SOURCE_KINDS = {f"<{next(iter(kind.model_fields))}>": kind for kind in _ALL}
 KIND_OF_KEY = {tag.strip("<>"): tag for tag in SOURCE_KINDS} | {"target": "<source>"}
 TAGS = {*SOURCE_KINDS, "<list>", "<none>", *SWITCH_TAGS}
 
