@@ -153,13 +153,11 @@ class SearchRequest:
 
 def _check(key: str, value: Any, name: Callable[[str], str]) -> None:
     """Check the type and the bounds of one argument."""
-    if key == "sample":
-        if value not in (True, False):
-            raise InputError(f"{name(key)}: {value!r:.50} is neither True nor False")
-        return
-    if key == "utility":
-        if value not in UTILITIES:
-            raise InputError(f"{name(key)}: {value!r:.50} is not one of {', '.join(UTILITIES)}")
+    if key == "sample" and value not in (True, False):
+        raise InputError(f"{name(key)}: {value!r:.50} is neither True nor False")
+    if key == "utility" and value not in UTILITIES:
+        raise InputError(f"{name(key)}: {value!r:.50} is not one of {', '.join(UTILITIES)}")
+    if key not in _BOUNDS:
         return
     low, high = _BOUNDS[key]
     kind: Any = Real if key in _REAL else Integral  # numpy's numbers, too
