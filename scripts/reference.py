@@ -24,7 +24,7 @@ from mt.config import (
     TableFile,
     TextFolder,
 )
-from mt.config.base import Section, as_tuple
+from mt.config.base import OneOrList, Section
 from mt.config.problems import SECTIONS
 from mt.extras.pipelines.schema import COMMANDS, KINDS, PipelineFile, Place, Train
 
@@ -199,7 +199,7 @@ def _wrapped(text: str, first: str = "", rest: str = "") -> str:
 
 def _kind(field: FieldInfo) -> str:
     kind = _type_name(field.annotation)
-    if kind.startswith("list of ") and any(getattr(rule, "func", None) is as_tuple for rule in field.metadata):
+    if kind.startswith("list of ") and any(isinstance(rule, OneOrList) for rule in field.metadata):
         kind = f"{kind.removeprefix('list of ')}, {kind}"
     bounds = ", ".join(_bounds(field))
     return f"{kind}, {bounds}" if bounds else kind

@@ -188,10 +188,10 @@ def test_prefixes_of_a_file_are_checked_block_by_block(both: Twins) -> None:
                 yield "A dog."
 
     check = Directions(translator).check_prefixes
-    check(translator, Lines(), ["Das"] * 3000, OPTIONS, 1)
+    check(translator, Lines(), ["Das"] * 3000, OPTIONS, 1, False)
     assert n_read == 3000
     with pytest.raises(InputError, match="the prefix of line 1500 has"):
-        check(translator, Lines(), ["Das"] * 1499 + ["x" * 900] * 1501, OPTIONS, 1)
+        check(translator, Lines(), ["Das"] * 1499 + ["x" * 900] * 1501, OPTIONS, 1, False)
     assert n_read <= 3000 + 2000
 
 

@@ -248,7 +248,7 @@ def test_lines_of_a_detected_language_keep_their_numbers(notices: list[str], mon
     monkeypatch.setattr(directions, "source_of", lambda text, _: "en" if text == LONG else "fr")
     lines = ["Two men.", LONG, "A dog."]
     into = directions.into("de", "en")
-    directions.translate_detected(lines, into, GREEDY, 11)
+    directions.translate_detected(lines, into, GREEDY, 11, [])
     assert [notice.split(";")[0] for notice in notices] == ["line 12 is longer than the model's limit"]
     with pytest.raises(InputError, match="line 12 has a prefix"):
         directions.translate_detected(lines, into, GREEDY, 11, ["", "Ein", ""])
@@ -257,9 +257,9 @@ def test_lines_of_a_detected_language_keep_their_numbers(notices: list[str], mon
 def test_prefixes_may_be_an_array() -> None:
     lines, prefixes = np.array(["Two men.", "A dog."]), np.array(["A boy", ""])
     translator = make(MODEL)
-    Directions(translator).check_prefixes(translator, lines, prefixes, GREEDY, 1)
+    Directions(translator).check_prefixes(translator, lines, prefixes, GREEDY, 1, False)
     with pytest.raises(InputError, match="half of a surrogate pair"):
-        Directions(translator).check_prefixes(translator, lines, np.array(["A boy", "\udfff"]), GREEDY, 1)
+        Directions(translator).check_prefixes(translator, lines, np.array(["A boy", "\udfff"]), GREEDY, 1, False)
 
 
 def test_a_line_that_just_fits_is_not_split(notices: list[str]) -> None:

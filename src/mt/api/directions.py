@@ -1,10 +1,10 @@
 """Directions of a loaded model: their choice, a notice of zero-shot pairs, and detection of the source language."""
 
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import replace
 from itertools import chain, islice, repeat
 
-from mt.api.texts import check_text, refuse_unpaired, texts_of
+from mt.api.texts import Texts, check_text, refuse_unpaired, texts_of
 from mt.console import log
 from mt.decoding.candidates import Candidate
 from mt.decoding.engine import SearchOptions
@@ -61,17 +61,11 @@ class Directions:
         return None if code is None else self.into(into.target_lang, code, is_detected=True)
 
     def check_prefixes(
-        self,
-        into: Translator,
-        lines: str | Iterable[str],
-        prefixes: str | Iterable[str],
-        options: SearchOptions,
-        first_line: int,
-        is_detected: bool = False,
+        self, into: Translator, lines: Texts, prefixes: Texts, options: SearchOptions, first_line: int, detects: bool
     ) -> None:
         """Refuse a prefix that no translation can begin with, and one without a line; iterators are not read.
 
-        With `is_detected`, the source language of each line is still to be detected.
+        With `detects`, the source language of each line is still to be detected.
         """
         is_empty = isinstance(prefixes, str) and not prefixes  # an array has no truth value
         if is_empty or isinstance(lines, Iterator) or isinstance(prefixes, Iterator):
@@ -85,7 +79,7 @@ class Directions:
                 check_text(text)
             block_lines, block_prefixes = [line for line, _ in block], [prefix for _, prefix in block]
             into.check_prefixes(block_lines, options, first_line, block_prefixes)
-            if is_detected:
+            if detects:
                 self._refuse_translated(block_lines, into.target_lang, block_prefixes, first_line)
             first_line += len(block)
 
@@ -99,12 +93,7 @@ class Directions:
                 raise InputError(message, "name its source language, or leave the prefix empty")
 
     def translate_detected(
-        self,
-        lines: Sequence[str],
-        into: Translator,
-        options: SearchOptions,
-        first_line: int = 1,
-        prefixes: Sequence[str] = (),
+        self, lines: Sequence[str], into: Translator, options: SearchOptions, first_line: int, prefixes: Sequence[str]
     ) -> list[list[Candidate]]:
         """Translate each line from the language that it is in; one in the target language stays as it is.
 

@@ -1,6 +1,6 @@
 """Evaluation from Python: a model and a test set in, scores out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -21,9 +21,11 @@ from mt.metrics.comet import Comet
 from mt.metrics.scores import bleu_signature, bleu_tokenizer, refuse_missing_tokenizer
 from mt.storage.find_model import run_of
 from mt.storage.output_path import refuse_inputs
-from mt.storage.run_dir import ModelDir
+from mt.storage.run_dir import ModelDir, RunDir
 
 METRICS = ("bleu", "chrf", "ter", "comet")
+_Files = tuple[Path | None, Path | None]  # source and reference
+_Languages = tuple[str | None, str | None]  # source and target
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,8 @@ def evaluate(
     contradict(request.sampling is not None and terms is not None, request.name("sample"), "a glossary or text to keep")
     metrics = known_names(metrics, METRICS, "metrics")
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
-    models, config, texts = _read(model, runs, (source, reference), (source_lang, to))
     comet = _comet(metrics, _path(comet_model), device)
-    opened, texts = _open(models, choice, texts, to)
+    models, config, opened, texts = _open(model, runs, choice, (source, reference), (source_lang, to))
     if terms is not None and len({text.direction for text in texts}) > 1:
         terms.require_languages()
         terms = terms.optional()
@@ -112,14 +113,17 @@ def evaluate(
     methods = _methods(config, request, opened.settings.search)
     has_all_metrics = not metrics or set(config.evaluation.metrics) <= set(metrics)
     is_usual = terms is None and request.is_default and choice == EngineChoice(device=device) and has_all_metrics
-    folder, name = _output(models, config, is_usual, source, (source_lang, to), _path(output))
+    run = run_of(models[0]) if len(models) == 1 else None
+    folder, name = _output(run, config, is_usual, source, (source_lang, to), _path(output))
     if folder is not None:
         suffixes = ("source", "reference", "json", *(method.name for method in methods))
         stems = (name, *(f"{name}.{text.direction}" for text in texts))
         files = [folder / f"{stem}.{suffix}" for stem in stems for suffix in suffixes]
         refuse_inputs(files, [source, reference])
-        if output is not None and not force:
-            _refuse_existing(files)
+        existing = next(filter(Path.exists, files), None)
+        if existing is not None and output is not None and not force:
+            message = f"--output {folder}: {existing} exists"
+            raise InputError(message, "name another, or overwrite it with --force")
     results = test_set.evaluate(opened.translator, _with_metrics(config, metrics), texts, methods, comet)
     return Evaluation(tuple(results), folder, name)
 
@@ -163,8 +167,7 @@ def evaluate_robustness(
     request = request or SearchRequest.of(search)
     request.refuse_utility()
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
-    models, config, texts = _read(model, runs, (_path(source), _path(reference)), (source_lang, to))
-    opened, texts = _open(models, choice, texts, to)
+    _, config, opened, texts = _open(model, runs, choice, (_path(source), _path(reference)), (source_lang, to))
     options, tokenize = request.options(opened.settings.search), config.evaluation.bleu_tokenize
     results = evaluate_perturbed(opened.translator, texts, options, config.data.source_lang[0], tokenize)
     signature = bleu_signature(config.evaluation, [text.target_lang for text in texts], is_mean=False)
@@ -187,10 +190,10 @@ def tune_length_penalty(
     Raises:
         InputError: the text is the test set of a model's run, or the search is greedy.
     """
-    models, config, texts = _read(model, runs, (source, reference), (source_lang, to), "valid")
+    choice, files = EngineChoice(**engine), (source, reference)
+    models, config, opened, texts = _open(model, runs, choice, files, (source_lang, to), "valid")
     for folder in models:
         refuse_test_text(folder, read_config(folder).data, texts)
-    opened, texts = _open(models, EngineChoice(**engine), texts, to)
     if (request.beam_size or config.decoding.beam_size) == 1:
         raise InputError("--tune-length-penalty: greedy search has no length penalty", "give --beam 5")
     tried = try_length_penalties(opened.translator, config, texts, request.beam_size)
@@ -202,14 +205,13 @@ def _path(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
 
 
-def _read(
-    model: Models,
-    runs: str | Path,
-    files: tuple[Path | None, Path | None],
-    languages: tuple[str | None, str | None],
-    split: str = "test",
-) -> tuple[list[ModelDir], Config, list[EvalText]]:
-    """Find models, and read the first one's configuration and the text to score on: two files, or its run's split."""
+def _open(
+    model: Models, runs: str | Path, choice: EngineChoice, files: _Files, languages: _Languages, split: str = "test"
+) -> tuple[list[ModelDir], Config, OpenedModel, list[EvalText]]:
+    """Open models as one; return them with the first one's configuration and the text to score on.
+
+    That is two files, or its run's split in the languages that all of the models have.
+    """
     models = find_models(model, runs)
     config = read_config(models[0])
     (source, reference), (source_lang, to), data = files, languages, config.data
@@ -217,25 +219,15 @@ def _read(
         raise InputError("source and reference go together", "give both, or neither for the run's own text")
     refuse_missing_tokenizer(*(bleu_tokenizer(config.evaluation.bleu_tokenize, code) for code in data.target_lang))
     if source is not None and reference is not None:
-        return models, config, [pair_text(source, reference, data, to, source_lang)]
-    return models, config, run_texts(models[0], split, data, to, source_lang)
-
-
-def _open(
-    models: list[ModelDir], choice: EngineChoice, texts: list[EvalText], to: str | None
-) -> tuple[OpenedModel, list[EvalText]]:
-    """Open models as one, and return the texts in the languages that all of them have."""
+        texts = [pair_text(source, reference, data, to, source_lang)]
+    else:
+        texts = run_texts(models[0], split, data, to, source_lang)
     opened = open_model(models[0], choice, models[1:])
-    return opened, texts if to is not None else texts_in(opened.settings, texts)
+    return models, config, opened, texts if to is not None else texts_in(opened.settings, texts)
 
 
 def _output(
-    models: list[ModelDir],
-    config: Config,
-    is_usual: bool,
-    source: Path | None,
-    languages: tuple[str | None, str | None],
-    output: Path | None,
+    run: RunDir | None, config: Config, is_usual: bool, source: Path | None, languages: _Languages, output: Path | None
 ) -> tuple[Path | None, str]:
     """Return the folder of the results, None if there is none, and the stem of their files' names.
 
@@ -249,13 +241,7 @@ def _output(
         return output, name
     if source is not None and f"{source.stem}.".startswith("test."):
         name = f"other.{name}"
-    run = run_of(models[0]) if len(models) == 1 else None
     return run.scores if run else None, name if is_usual else f"changed.{name}"
-
-
-def _refuse_existing(files: Iterable[Path]) -> None:
-    if existing := next(filter(Path.exists, files), None):
-        raise InputError(f"--output {existing.parent}: {existing} exists", "name another, or overwrite it with --force")
 
 
 def _methods(config: Config, request: SearchRequest, defaults: SearchOptions) -> list[test_set.Method]:

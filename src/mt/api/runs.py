@@ -5,8 +5,10 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mt.api.loading import load
+from mt.api.translation import Translator
 from mt.bundle.model_card import direction_options
 from mt.config import load_config
 from mt.config.loading import as_yaml
@@ -17,9 +19,6 @@ from mt.extras.reporting.verdict import judge
 from mt.storage.find_model import pipelines_hint, refuse_pipeline
 from mt.storage.manifest import DamagedError, read_manifest
 from mt.storage.run_dir import RunDir
-
-if TYPE_CHECKING:
-    from mt.api.translation import Translator
 
 
 @dataclass(frozen=True)
@@ -108,10 +107,8 @@ class Run:
         """The last step of the training."""
         return last_step(self.history)
 
-    def load(self, **options: Any) -> "Translator":
+    def load(self, **options: Any) -> Translator:
         """Load the model; the options are those of `mt.load`."""
-        from mt.api.loading import load
-
         return load(self.path, **options)
 
     def facts(self) -> dict[str, Any]:

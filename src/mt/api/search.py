@@ -134,14 +134,8 @@ class SearchRequest:
             beam = self.n_best
         requested = {"length_penalty": self.length_penalty, "no_repeat_ngram_size": self.no_repeat_ngram_size}
         changes: dict[str, Any] = {name: value for name, value in requested.items() if value is not None}
-        return replace(
-            defaults,
-            **changes,
-            beam_size=beam,
-            n_best=self.n_best,
-            sampling=self.sampling,
-            scores=scores or self.utility is not None,
-        )
+        changes |= {"beam_size": beam, "n_best": self.n_best, "sampling": self.sampling}
+        return replace(defaults, **changes, scores=scores or self.utility is not None)
 
     def refuse_utility(self) -> None:
         """Refuse minimum Bayes risk decoding, for callers that would not rerank its candidates."""
@@ -159,13 +153,11 @@ class SearchRequest:
 
 def _check(key: str, value: Any, name: Callable[[str], str]) -> None:
     """Check the type and the bounds of one argument."""
-    if key == "sample":
-        if value not in (True, False):
-            raise InputError(f"{name(key)}: {value!r:.50} is neither True nor False")
-        return
-    if key == "utility":
-        if value not in UTILITIES:
-            raise InputError(f"{name(key)}: {value!r:.50} is not one of {', '.join(UTILITIES)}")
+    if key == "sample" and value not in (True, False):
+        raise InputError(f"{name(key)}: {value!r:.50} is neither True nor False")
+    if key == "utility" and value not in UTILITIES:
+        raise InputError(f"{name(key)}: {value!r:.50} is not one of {', '.join(UTILITIES)}")
+    if key not in _BOUNDS:
         return
     low, high = _BOUNDS[key]
     kind: Any = Real if key in _REAL else Integral  # numpy's numbers, too

@@ -6,8 +6,12 @@ from typing import Unpack
 
 from mt.api.loading import Models, find_models
 from mt.api.search import Search, SearchRequest
+from mt.bundle.load_translator import open_model
+from mt.decoding import synthesis
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
+from mt.storage.manifest import read_manifest, translating_files
+from mt.storage.output_path import require_writable
 from mt.text.languages import BACK_TRANSLATION_TAG
 
 
@@ -44,11 +48,6 @@ def synthesize(
     Raises:
         InputError: there is no such model or text, or the arguments contradict each other.
     """
-    from mt.bundle.load_translator import open_model
-    from mt.decoding.synthesis import synthesize as write
-    from mt.storage.manifest import read_manifest, translating_files
-    from mt.storage.output_path import require_writable
-
     request = request or SearchRequest.of(search, 1 if n_best is None else n_best)
     _check_arguments(request, tag, references is not None, n_best)
     require_writable(Path(output), "--output")
@@ -65,7 +64,7 @@ def synthesize(
     weights = [translating_files(read_manifest(folder.root)["files"]) for folder in folders]
     model_key = [opened.engine, *filter(None, (source_lang,)), translator.target_lang, *weights]
     closest_to = None if references is None else Path(references)
-    return write(translator, options, Path(source), Path(output), model_key, tag, references=closest_to)
+    return synthesis.synthesize(translator, options, Path(source), Path(output), model_key, tag, references=closest_to)
 
 
 def _check_arguments(request: SearchRequest, tag: str, has_references: bool, n_best: int | None) -> None:

@@ -6,13 +6,15 @@ from typing import Any
 
 from mt.errors import InputError
 
+Texts = str | Iterable[str]  # one, or several
+
 
 def several(given: str | Path | Iterable[Any] | None) -> list[Any]:
     """Return a list of the given names or patterns: several, a single one, or none."""
     return [given] if isinstance(given, str | Path) else list(() if given is None else given)
 
 
-def texts_of(given: str | Iterable[str]) -> Iterator[Any]:
+def texts_of(given: Texts) -> Iterator[Any]:
     """Iterate over several texts, or a single one; `InputError` for anything else."""
     if isinstance(given, Iterable):
         return iter([given] if isinstance(given, str) else given)

@@ -5,9 +5,10 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from mt.api.runs import Run
 from mt.api.texts import several
@@ -20,7 +21,6 @@ from mt.storage.run_dir import RunDir
 from mt.system.distributed import Distributed, explain_lost_process, init_distributed
 
 ConfigLike = str | Path | Mapping[str, Any]
-_T = TypeVar("_T")
 Listener = Callable[[Mapping[str, Any]], None]
 
 
@@ -49,8 +49,7 @@ def train(config: ConfigLike, *, runs: str | Path = "runs", progress: Listener |
 
 def start(config: ConfigLike, overrides: list[str], runs: Path, progress: Listener | None = None) -> Run:
     """Train as `train` does, with overrides of the form `training.max_steps=100`."""
-
-    def work(settings: Config, distributed: Distributed) -> Run:
+    with _in_all_ranks(config, overrides) as (settings, distributed):
         from mt.pipeline import run
 
         if settings.exports:
@@ -58,26 +57,22 @@ def start(config: ConfigLike, overrides: list[str], runs: Path, progress: Listen
 
             require_packages(*settings.exports)
         summary = run.run(settings, runs, distributed, _write_extras, progress)
-        return Run(runs / settings.name, summary)
-
-    return _in_all_ranks(config, overrides, work)
+    return Run(runs / settings.name, summary)
 
 
 def dry_run(config: ConfigLike, overrides: list[str], runs: Path) -> str:
     """Check everything, estimate time and memory, and train nothing; return the estimate as text."""
-
-    def work(settings: Config, distributed: Distributed) -> str:
+    with _in_all_ranks(config, overrides) as (settings, distributed):
         if distributed.world_size > 1:
             raise InputError("--dry-run is for one process", "start it without torchrun")
         from mt.extras.planning.dry_run import dry_run
 
         return dry_run(settings, runs)
 
-    return _in_all_ranks(config, overrides, work)
 
-
-def _in_all_ranks(config: ConfigLike, overrides: list[str], work: Callable[[Config, Distributed], _T]) -> _T:
-    """Do the work in every process of this training; one of them reports an error, the others exit with its code."""
+@contextmanager
+def _in_all_ranks(config: ConfigLike, overrides: list[str]) -> Iterator[tuple[Config, Distributed]]:
+    """Work in every process of a training; one of them reports an error, the others exit with its code."""
     distributed = init_distributed(os.environ)
     if not distributed.is_main:
         log.setLevel(logging.ERROR)
@@ -86,13 +81,12 @@ def _in_all_ranks(config: ConfigLike, overrides: list[str], work: Callable[[Conf
             settings = read_config(config, overrides)
             # Only rank 0 looks for optional sources: other machines may lack them, and they may appear meanwhile.
             settings = distributed.broadcast(drop_missing_sources(settings) if distributed.is_main else settings)
-            result = work(settings, distributed)
+            yield settings, distributed
     except Exception as error:
         if not distributed.claims_error_report():  # another rank reports it
             sys.exit(error.exit_code if isinstance(error, MtError) else 1)
         raise
     distributed.destroy()
-    return result
 
 
 def read_config(config: ConfigLike, overrides: Sequence[str] = ()) -> Config:

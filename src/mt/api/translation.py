@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from mt.api.directions import AUTO, Directions
 from mt.api.search import Arguments, Search, SearchRequest, Translation
-from mt.api.texts import check_text, refuse_unpaired, texts_of
+from mt.api.texts import Texts, check_text, refuse_unpaired, texts_of
+from mt.bundle.load_translator import OpenedModel
+from mt.data.sentence_format import Tags
 from mt.decoding.alignment import Unit
 from mt.decoding.candidates import Candidate, best_of, lines_at_once
 from mt.errors import InputError, contradict, memory_explained
@@ -17,8 +19,6 @@ from mt.storage.manifest import DamagedError, read_manifest
 from mt.text.lines import take_block, without_line_breaks
 
 if TYPE_CHECKING:
-    from mt.bundle.load_translator import OpenedModel
-    from mt.data.sentence_format import Tags
     from mt.decoding.scoring import Scored
     from mt.extras.documents.translating import DocumentSummary
 
@@ -34,7 +34,7 @@ class Translator:
         path: the model folder; of an ensemble the first.
     """
 
-    def __init__(self, opened: "OpenedModel", path: Path) -> None:
+    def __init__(self, opened: OpenedModel, path: Path) -> None:
         self._opened = opened
         self.path = path
         self._directions = Directions(opened.translator)
@@ -214,7 +214,7 @@ class Translator:
 
     def results(
         self,
-        lines: str | Iterable[str],
+        lines: Texts,
         n_best: int = 1,
         *,
         to: str | None = None,
@@ -224,7 +224,7 @@ class Translator:
         scores: bool = True,
         first_line: int = 1,
         request: SearchRequest | None = None,
-        prefix: str | Iterable[str] = "",
+        prefix: Texts = "",
         **search: Unpack[Search],
     ) -> Iterator[Translation]:
         """Yield a `Translation` for each line.
@@ -276,7 +276,7 @@ class Translator:
         has_terms = self._opened.translator.glossary is not None
         contradict(request.sampling is not None and has_terms, request.name("sample"), "a glossary or text to keep")
 
-    def _result(self, line: str, best: list[Candidate], tags: "Tags | None") -> Translation:
+    def _result(self, line: str, best: list[Candidate], tags: Tags | None) -> Translation:
         """Return the `Translation` of a line; with its attention if the tags of the direction are given."""
         source, target = self._opened.tokenizers.source, self._opened.tokenizers.target
         source_tokens = tuple(piece for part in best[0].parts for piece in source.tokens(part.source))

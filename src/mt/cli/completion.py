@@ -11,6 +11,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from mt.cli.text import print_result
+from mt.errors import MtError
+from mt.storage.find_model import find_model
+from mt.storage.run_dir import RunDir
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
@@ -37,8 +40,6 @@ def _runs_or(kind: str) -> Complete:
     """Return a completion of run folders, newest first, or else of any `dir` or `file`."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from mt.storage.run_dir import RunDir
-
         runs, paths = Path(context.params.get("runs") or "runs"), []
         with contextlib.suppress(OSError):
             paths = [p for p in runs.iterdir() if str(p).startswith(incomplete) and RunDir(p).config.is_file()]
@@ -68,8 +69,6 @@ def _yaml_files(folder: str) -> Iterator[str]:
 def languages(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the languages of the model in --model, or of the newest run's."""
     from mt.decoding.settings import TranslationSettings
-    from mt.errors import MtError
-    from mt.storage.find_model import find_model
 
     with contextlib.suppress(MtError, OSError):
         model = context.params.get("model")

@@ -1,16 +1,19 @@
 """`mt data check`, `mt data score`, `mt data clean`, `mt data align` and `mt data align-words`."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import click
 
 from mt.cli import options
-from mt.cli.options import path_type, refuse_nan
+from mt.cli.options import number_option, path_type
 from mt.cli.text import check_output, print_result
 from mt.console import log, quoted
 from mt.errors import InputError, contradict
 from mt.extras.doctor.rules import DROPPABLE
+from mt.storage import atomic
+from mt.storage.output_path import refuse_inputs, require_writable
 
 _reason_type = click.Choice(DROPPABLE)
 
@@ -47,26 +50,20 @@ def check(config: Path, html: Path | None, scores: Path | None, **given: Any) ->
 
     Example: mt data check mine.yaml --html mine.html
     """
-    import json
-
     from mt.api.corpora import in_words
     from mt.config import load_config
     from mt.data.prepare import drop_missing_sources
-    from mt.extras.doctor.actions import judge
-    from mt.extras.doctor.bitexts import bitexts_of
+    from mt.extras.doctor import actions, bitexts, pair_scores, text_report
     from mt.extras.doctor.check import check_corpus
-    from mt.extras.doctor.pair_scores import SUMMARY, TABLE, load_scores
-    from mt.extras.doctor.text_report import as_json as json_report
-    from mt.extras.doctor.text_report import text_report
-    from mt.storage import atomic
-    from mt.storage.output_path import refuse_inputs, require_writable
 
     if html is not None:
         require_writable(html, "--html")
     settings = drop_missing_sources(load_config(config, given["overrides"]))
-    inputs = [config, *(path for bitext in bitexts_of(settings.data) for path in bitext.inputs())]
-    refuse_inputs([html], [*inputs, *(scores / name for name in (TABLE, SUMMARY) if scores is not None)])
-    judged = None if scores is None else load_scores(scores)
+    inputs = [config, *(path for bitext in bitexts.bitexts_of(settings.data) for path in bitext.inputs())]
+    if scores is not None:
+        inputs += [scores / pair_scores.TABLE, scores / pair_scores.SUMMARY]
+    refuse_inputs([html], inputs)
+    judged = None if scores is None else pair_scores.load_scores(scores)
     report = check_corpus(settings, given["runs"], given["examples"], scores=judged)
     arguments = in_words(config, given["overrides"])
     if html is not None:
@@ -75,10 +72,10 @@ def check(config: Path, html: Path | None, scores: Path | None, **given: Any) ->
         atomic.write_text(html, html_report(report, arguments))
     code = 2 if report.refused else 0
     if given["as_json"]:
-        print_result(json.dumps(json_report(report, arguments), indent=2, ensure_ascii=False), code)
+        print_result(json.dumps(text_report.as_json(report, arguments), indent=2, ensure_ascii=False), code)
     else:
-        print_result(text_report(report, arguments), code)
-    for action in judge(report, arguments).actions[:1]:
+        print_result(text_report.text_report(report, arguments), code)
+    for action in actions.judge(report, arguments).actions[:1]:
         log.info("next: %s", action.command)
     return code
 
@@ -90,9 +87,7 @@ def check(config: Path, html: Path | None, scores: Path | None, **given: Any) ->
 @click.option("--drop", multiple=True, type=_reason_type, metavar="REASON", help="Drop such pairs; may be repeated.")
 @click.option("--max-per-template", type=click.IntRange(1), metavar="N", help="Keep N pairs of each template.")
 @click.option("--scores", type=path_type, help="Output of `mt data score`: drop pairs with low scores.")
-@click.option(
-    "--min-score", type=float, callback=refuse_nan, help="Lowest score to keep; default: what the scores suggest."
-)
+@number_option("--min-score", help="Lowest score to keep; default: what the scores suggest.")
 @click.option(
     "--keep-share",
     multiple=True,
@@ -150,7 +145,6 @@ def score(config: Path, output: Path, trains: bool, **given: Any) -> None:
     from mt.api.corpora import in_words, score_corpus
     from mt.extras.doctor.html_report import scores_page
     from mt.extras.doctor.pair_scores import load_scores, score_table
-    from mt.storage import atomic
 
     models = {side: given.pop(side) for side in ("forward", "backward")}
     contradict(trains and any(models.values()), "--train", "--forward and --backward")
@@ -173,11 +167,8 @@ def _is_copy(config: Path) -> bool:
 @click.argument("source", type=path_type)
 @click.argument("target", type=path_type)
 @click.option("--output", type=path_type, required=True, help="The .tsv file to write: source, target and score.")
-@click.option(
-    "--min-score",
-    type=float,
-    callback=refuse_nan,
-    help="Leave out pairs with less evidence, in nats; above 0, a pair is likelier than none.",
+@number_option(
+    "--min-score", help="Leave out pairs with less evidence, in nats; above 0, a pair is likelier than none."
 )
 @options.force_option
 @options.debug_option
@@ -215,7 +206,6 @@ def align_words(source: Path, target: Path, output: Path, force: bool) -> None:
     Example: mt data align-words train.en train.de --output train.links
     """
     from mt.extras.doctor.align_files import write_word_links
-    from mt.storage.output_path import require_writable
 
     require_writable(output, "--output")
     check_output(output, source, target, force=force)

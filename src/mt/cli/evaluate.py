@@ -13,6 +13,7 @@ from mt.cli.text import check_output, print_result, writer
 from mt.console import log
 from mt.errors import contradict
 from mt.storage.output_path import require_writable
+from mt.text.lines import read_parallel, refuse_pipe
 
 if TYPE_CHECKING:
     from mt.decoding.scoring import Scored
@@ -92,7 +93,6 @@ def score(source: Path, target: Path, output: Path | None, format_: str, **given
     """
     check_output(output, source, target, force=given["force"])
     from mt.api.loading import load
-    from mt.text.lines import read_parallel, refuse_pipe
 
     for path in (source, target):
         refuse_pipe(path)

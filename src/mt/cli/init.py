@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import chain, combinations
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mt.cli.init_input import InitCommand, as_texts, ask_minutes, ask_texts, ask_value, files_of, refuse_unused_style
-from mt.cli.options import debug_option, path_type, refuse_nan
+from mt.cli.options import debug_option, number_option, path_type
 from mt.cli.text import print_result
 from mt.console import quoted
 from mt.errors import InputError, contradict
+from mt.storage import atomic
 from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ _KEYS = ("source_lang", "target_lang", "delimiter", "quoting", "header", "column
 @click.option("--test", callback=as_texts, metavar="SRC TGT|FILE", help="Test text; default: split off --train.")
 @click.option("--from", "start", type=path_type, metavar="MODEL", help="Fine-tune this run or model folder.")
 @click.option("--general", callback=as_texts, metavar="SRC TGT|FILE", help="With --from: text against forgetting.")
-@click.option(
-    "--general-share", type=click.FloatRange(0, 0.9, True), callback=refuse_nan, help="Share of an epoch; default: 0.2."
-)
+@number_option("--general-share", type=click.FloatRange(0, 0.9, True), help="Share of an epoch; default: 0.2.")
 @click.option("--like", type=path_type, metavar="FILE", help="Convert a file of JoeyNMT, OpenNMT-py, Eole or fairseq.")
 @click.option("--opus", nargs=3, multiple=True, metavar="CORPUS SRC TGT", help="A corpus of OPUS, as Books en it.")
 @click.option("--columns", metavar="SRC:TGT", help="Columns of a table, by name or number.")
@@ -51,9 +49,7 @@ _KEYS = ("source_lang", "target_lang", "delimiter", "quoting", "header", "column
 @click.option(
     "--quoting/--no-quoting", default=None, help="Whether cells may be in double quotes, as Excel writes them."
 )
-@click.option(
-    "--minutes", type=click.FloatRange(1, 10_000_000), callback=refuse_nan, help="Time limit for the whole training."
-)
+@number_option("--minutes", type=click.FloatRange(1, 10_000_000), help="Time limit for the whole training.")
 @click.option("--pipeline", type=click.Choice(["student"]), help="Write a pipeline, too: teacher and fast student.")
 @click.option("--device", default="auto", help="auto, cpu, cuda or mps.")
 @click.option("--output", type=path_type, help="The file to write; default: NAME.yaml.")
@@ -84,7 +80,6 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
     from mt.extras.planning.finetuning import draft_finetuning
     from mt.extras.planning.first_config import draft_config
     from mt.extras.planning.init_options import InitOptions, validated_data
-    from mt.storage import atomic
 
     unread = dict.fromkeys(("valid", "test", "general"), ())
     validated_data(InitOptions(**{key: value for key, value in (options | unread).items() if key != "held_out"}))
@@ -110,7 +105,6 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
 def _write(path: Path, text: str, summary: str, option: str = "", run: Path | None = None) -> None:
     """Write a configuration and its schema; `run` is the file to train with next, if not this one."""
     from mt.config.schema import json_schema
-    from mt.storage import atomic
 
     schema_path = path.with_name(_SCHEMA)
     atomic.write_text(schema_path, json_schema())
@@ -143,7 +137,7 @@ def _convert(like: Path, output: Path | None, force: bool, options: dict[str, An
     options |= {"held_out": {"valid": [], "test": []}, **_languages(given)}
     opus, texts = options.pop("opus"), options["train"]
     if opus or texts:
-        options |= _inspect_training(opus, texts, given)
+        options |= _inspect_training([*opus, *texts], given)
     paths = [*chain.from_iterable(texts), *_inspect_held_out(options, given, asks=False)]
     refuse_unused_style(given, paths)
     device = None if options["device"] == "auto" else options["device"]
@@ -166,32 +160,26 @@ def _find_texts(options: dict[str, Any], given: dict[str, Any], asks: bool) -> l
     if not texts and not opus:
         hint = "give the training text and its translation: --train corpus.en corpus.de"
         raise InputError("--train is missing", hint)
-    options |= _inspect_training(opus, texts, given)
+    options |= _inspect_training([*opus, *texts], given)
     of_files = _languages(options)
     _complete_names(options, given, asks)
     chosen = _languages(options)
     if chosen != of_files:  # they decide which column or file is the source
         try:
-            options |= _inspect_training(opus, texts, given | chosen)
+            options |= _inspect_training([*opus, *texts], given | chosen)
         except InputError:  # the answer is another language than a file's name says, as `sh` for a text named `.hr`
             if not asks or list(chosen.values()) == [*reversed(of_files.values())]:
                 raise
     return list(chain.from_iterable(texts))
 
 
-def _inspect_training(opus: Sequence[Any], texts: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
+def _inspect_training(texts: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
     """Return the sources of `train`, the `valid` and `test` texts that folders have, and the languages."""
-    from mt.extras.planning.init_options import Given
-    from mt.extras.planning.inspection import inspect_opus
-
     inspected: list[Found] = []
-    for names in [*opus, *texts]:
+    for names in texts:
         first = inspected[0].languages if inspected else (None, None)
-        known: dict[str, Any] = {key: given[key] or code for key, code in zip(_KEYS, first, strict=False)}
-        if len(names) == 3:
-            inspected.append(inspect_opus(names[0], names[1:], Given(**known)))
-        else:
-            inspected.append(_inspect(names, given | known))
+        known = {key: given[key] or code for key, code in zip(_KEYS, first, strict=False)}
+        inspected.append(_inspect(names, given | known))
     splits = ("valid", "test")
     languages = zip(_KEYS, inspected[0].languages, strict=False)
     return {
@@ -225,8 +213,10 @@ def _one_text(split: str, names: Sequence[str], given: dict[str, Any]) -> "Sourc
 
 def _inspect(names: Sequence[str], given: dict[str, Any]) -> "Found":
     from mt.extras.planning.init_options import Given
-    from mt.extras.planning.inspection import inspect
+    from mt.extras.planning.inspection import inspect, inspect_opus
 
+    if len(names) == 3:
+        return inspect_opus(names[0], (names[1], names[2]), Given(**given))
     return inspect(names, Given(**given), lambda question, option, choices: _decide(question, option, tuple(choices)))
 
 
@@ -277,8 +267,3 @@ def _check_outputs(path: Path, force: bool) -> None:
 
         if f'"title": "{SCHEMA_TITLE}"' not in schema_path.read_text(encoding="utf-8", errors="replace"):
             raise InputError(f"{schema_path} already exists and is not a schema of mt's", "move it, or give --force")
-    from mt.storage import atomic
-
-    with atomic.explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        TemporaryFile(dir=path.parent).close()

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from mt.data.paired_texts import names_in
 from mt.errors import InputError
 
 _TEXTS = ("--train", "--valid", "--test", "--general")
@@ -40,18 +41,15 @@ class InitCommand(click.Command):
 
 def files_of(names: Sequence[str]) -> Iterator[Path]:
     """Yield files, and those in folders."""
-    from mt.data.paired_texts import names_in
-
     for path in map(Path, names):
         yield from (path / name for name in names_in(path)) if path.is_dir() else (path,)
 
 
 def refuse_unused_style(given: Mapping[str, Any], names: Sequence[str]) -> None:
     """Refuse options for the format of tables if none of the files is such a table."""
-    from mt.config.sources import DELIMITED, TABLES, file_kind
+    from mt.config.sources import STYLES, TABLES, file_kind
 
-    styled = {"columns": TABLES, "header": (*DELIMITED, ".xlsx"), "delimiter": DELIMITED, "quoting": DELIMITED}
-    for key, kinds in styled.items():
+    for key, kinds in {"columns": TABLES, **STYLES}.items():
         if given[key] is not None and not any(file_kind(name) in kinds for name in names):
             option = f"--no-{key}" if given[key] is False else f"--{key}"
             raise InputError(f"{option} is for {', '.join(kinds)} files, and none is given", "leave it out")

@@ -3,17 +3,16 @@
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from mt.api.search import Search, SearchRequest
 from mt.api.texts import known_names
 from mt.cli.completion import configurations, languages, one_of, run_folders
 from mt.console import set_up_logging
+from mt.decoding.engine import EngineChoice
 from mt.errors import InputError, contradict
-
-if TYPE_CHECKING:
-    from mt.api.search import SearchRequest
 
 Command = Callable[..., Any]
 Option = Callable[[Command], Command]
@@ -33,8 +32,14 @@ def option_group(*options: Option) -> Option:
     return decorate
 
 
-def refuse_nan(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    """Refuse `nan`, which click takes for a number within any range: a callback of options."""
+def number_option(*names: str, **attributes: Any) -> Option:
+    """Return an option for a number, which is not nan."""
+    checked: dict[str, Any] = {"type": float, "callback": _refuse_nan, **attributes}
+    return click.option(*names, **checked)
+
+
+def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """Refuse `nan`, which click takes for a number within any range."""
     if value != value:  # only nan differs from itself
         raise click.BadParameter("nan is not a number")
     return value
@@ -155,27 +160,21 @@ model_options = option_group(
 def metrics_option(*known: str) -> Option:
     """Return --metrics, a comma-separated list of metrics; the value is empty if it is not used."""
 
+    listed, complete = ", ".join(known), one_of(*known, comma_separated=True)
+
     def parse(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
         if value is None:
             return ()
         names = tuple(dict.fromkeys(name.strip().lower() for name in value.split(",") if name.strip()))
         if not names:
-            raise InputError("--metrics names none", f"choose from {', '.join(known)}")
+            raise InputError("--metrics names none", f"choose from {listed}")
         return known_names(names, known, "--metrics")
 
-    return click.option(
-        "--metrics",
-        metavar="A,B",
-        callback=parse,
-        shell_complete=one_of(*known, comma_separated=True),
-        help=f"Some of {', '.join(known)}.",
-    )
+    return click.option("--metrics", metavar="A,B", callback=parse, shell_complete=complete, help=f"Some of {listed}.")
 
 
-def engine_choice(options: dict[str, Any]) -> Any:
+def engine_choice(options: dict[str, Any]) -> EngineChoice:
     """Return the `EngineChoice` of the engine options."""
-    from mt.decoding.engine import EngineChoice
-
     return EngineChoice(**{name: options[name] for name in ENGINE_OPTIONS})
 
 
@@ -184,14 +183,12 @@ def spelled(argument: str) -> str:
     return "--beam" if argument == "beam_size" else f"--{argument.replace('_', '-')}"
 
 
-def pop_search(options: dict[str, Any], n_best: int = 1) -> "SearchRequest":
+def pop_search(options: dict[str, Any], n_best: int = 1) -> SearchRequest:
     """Remove the options of a search and --greedy from a command's options, and return them as a `SearchRequest`.
 
     Raises:
         InputError: they contradict each other, or a value is out of bounds.
     """
-    from mt.api.search import Search, SearchRequest
-
     search: dict[str, Any] = {name: options.pop(name) for name in Search.__annotations__ if name in options}
     if options.pop("greedy", False):
         contradict(search["beam_size"] not in (None, 1), "--greedy", "--beam")

@@ -13,6 +13,9 @@ from mt.cli.options import common_options, json_option, path_type
 from mt.cli.text import print_result
 from mt.console import table
 from mt.errors import InputError
+from mt.storage.find_model import find_model, pipelines_hint, refuse_pipeline
+from mt.storage.output_path import refuse_inputs, require_writable
+from mt.storage.run_dir import RunDir
 
 
 @click.group(name="runs", invoke_without_command=True)
@@ -31,7 +34,6 @@ def runs_command(context: click.Context, as_json: bool, runs: Path) -> None:
             context.obj = runs
         return
     from mt.api.runs import list_runs
-    from mt.storage.find_model import pipelines_hint
 
     facts = [run.facts() for run in list_runs(runs)]
     if as_json:
@@ -87,9 +89,6 @@ def report(run: Path | None, output: Path | None, runs: Path) -> None:
     Example: mt report runs/demo
     """
     from mt.extras.reporting.report import write_report
-    from mt.storage.find_model import find_model, refuse_pipeline
-    from mt.storage.output_path import refuse_inputs, require_writable
-    from mt.storage.run_dir import RunDir
 
     if output is not None:
         require_writable(output, "--output")

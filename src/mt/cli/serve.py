@@ -7,13 +7,16 @@ from typing import Any
 import click
 
 from mt.cli import options
-from mt.cli.options import path_type, refuse_nan
+from mt.cli.options import path_type
 from mt.errors import InputError
+from mt.storage import atomic
+from mt.storage.output_path import is_device, require_writable
+from mt.text.lines import read_lines
 
 
 def _limit(option: str, field: str, default: float, kind: Any, help_: str) -> options.Option:
     """Return an option whose value is a field of `Limits`."""
-    return click.option(option, field, type=kind, default=default, show_default=True, callback=refuse_nan, help=help_)
+    return options.number_option(option, field, type=kind, default=default, show_default=True, help=help_)
 
 
 @click.command()
@@ -51,9 +54,7 @@ def serve(api_keys: Path | None, suggestions: Path | None, forwarded_allow_ips: 
     try:
         import py3langid  # noqa: F401
 
-        from mt.extras.serving.app import create_app
-        from mt.extras.serving.server import listen
-        from mt.extras.serving.server import serve as serve_app
+        from mt.extras.serving import app, server
     except ImportError as error:
         message = f"mt serve needs a package that is not installed ({error.name})"
         raise InputError(message, "pip install 'mt-train[serve]'") from None
@@ -66,12 +67,12 @@ def serve(api_keys: Path | None, suggestions: Path | None, forwarded_allow_ips: 
     if suggestions is not None:
         _require_appendable(suggestions)
     terms = glossary_of(given["glossary"], given["keep"])
-    socket = listen(given["host"], given["port"])  # before models are loaded: a port in use is reported at once
+    socket = server.listen(given["host"], given["port"])  # before models are loaded: a port in use is reported at once
     choice = options.engine_choice({"engine": "auto", "shortlist": None, **given})
     directions = open_directions(find_models(given["model"], given["runs"]), choice, terms)
     limits = Limits(**{name: value for name, value in given.items() if name in Limits.__annotations__})
-    serve_app(
-        create_app(directions, limits, keys, suggestions),
+    server.serve(
+        app.create_app(directions, limits, keys, suggestions),
         socket,
         drain_seconds=min(round(limits.seconds) + 1, 8),  # supervisors kill after 10 s
         forwarded_allow_ips=forwarded_allow_ips,
@@ -89,9 +90,6 @@ def _check_proxies(proxies: str) -> None:
 
 def _require_appendable(path: Path) -> None:
     """Create the file of suggestions, and its folder; raise an error if that is impossible."""
-    from mt.storage import atomic
-    from mt.storage.output_path import is_device, require_writable
-
     require_writable(path, "--suggestions")
     if is_device(path):
         raise InputError(f"--suggestions {path}: not a regular file", "name another")
@@ -103,8 +101,6 @@ def _require_appendable(path: Path) -> None:
 def _keys(path: Path | None) -> list[str]:
     if path is None:
         return []
-    from mt.text.lines import read_lines
-
     keys = [key.strip() for key in read_lines(path) if key.strip()]
     if not keys:
         raise InputError(f"{path}: no key in it", "write one a line, or leave out --api-keys")

@@ -9,7 +9,10 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 
 from mt.errors import InputError
+from mt.storage import atomic
 from mt.storage.output_path import is_device, refuse_inputs, require_writable
+from mt.text.compressed import refuse_compressed
+from mt.text.lines import read_available, read_lines, take_block
 
 
 def check_input(path: Path | None) -> int | None:
@@ -19,16 +22,12 @@ def check_input(path: Path | None) -> int | None:
         InputError: the file is missing, or a line is not UTF-8. The lines of a pipe are checked as they arrive.
     """
     if path is not None and str(path) != "-" and not is_device(path):
-        from mt.text.lines import read_lines
-
         return sum(1 for _ in read_lines(path))
     return None
 
 
 def input_lines(text: Sequence[str], path: Path | None, block_lines: int) -> Iterator[list[str]]:
     """Yield blocks of lines: all arguments, `block_lines` of a file, or as many as have arrived on stdin."""
-    from mt.text.lines import read_available, read_lines, take_block
-
     if text:
         yield [require_utf8(line, f"argument {number}").replace("\n", " ") for number, line in enumerate(text, 1)]
     elif path is not None and str(path) != "-":
@@ -79,15 +78,12 @@ def check_output(path: Path | None, *inputs: Path | None, force: bool) -> None:
     """
     if path is None or str(path) == "-":
         return
-    from mt.storage.atomic import remove_partials_of
-    from mt.text.compressed import refuse_compressed
-
     require_writable(path, "--output")
     refuse_compressed(path)
     refuse_inputs([path], inputs)
     if not force and path.is_file() and path.stat().st_size:
         raise InputError(f"--output {path}: this file exists", "name another, or overwrite it with --force")
-    remove_partials_of(path)
+    atomic.remove_partials_of(path)
 
 
 @contextlib.contextmanager
@@ -96,8 +92,6 @@ def writer(path: Path | None) -> Iterator[Callable[[str], None]]:
     if path is None or str(path) == "-":
         yield print_result
         return
-    from mt.storage import atomic
-
     with atomic.new_file(path) as write:
         yield lambda line: write(f"{line}\n".encode())
 

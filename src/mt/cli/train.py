@@ -9,7 +9,9 @@ import click
 from mt.cli.options import common_options, config_options, set_option
 from mt.cli.text import print_result
 from mt.console import log, quoted
+from mt.data.phrasebook import DEMO
 from mt.errors import InputError, contradict
+from mt.text.lines import refuse_pipe
 
 if TYPE_CHECKING:
     from mt.api.runs import Run
@@ -41,7 +43,6 @@ def train(config: Path, overrides: tuple[str, ...], jobs: int, dry_run: bool, ru
     """
     from mt.api import training
     from mt.extras.pipelines.loading import is_pipeline
-    from mt.text.lines import refuse_pipe
 
     refuse_pipe(config)
     if is_pipeline(config):
@@ -144,7 +145,6 @@ def demo(quick: bool, overrides: tuple[str, ...], runs: Path) -> None:
     Example: mt demo --quick
     """
     from mt.api.training import start
-    from mt.data.phrasebook import DEMO
 
     run = start(DEMO, [*(_QUICK if quick else ()), *overrides], runs)
     if not run.summary:  # another rank than 0

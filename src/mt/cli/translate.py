@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mt.api.search import SearchRequest, Translation
 from mt.cli import options
 from mt.cli.options import ENGINE_OPTIONS, document_format_type, path_type
 from mt.cli.text import check_input, check_output, input_lines, print_result, require_utf8, writer
 from mt.console import log, progress, quoted
+from mt.decoding.candidates import lines_at_once
+from mt.decoding.engine import FLOAT_TYPES
 from mt.errors import InputError, contradict
+from mt.extras.documents.formats import document_format, names_document
 from mt.storage.output_path import refuse_inputs, require_writable
 from mt.text.lines import TextFile, refuse_pipe
 
 if TYPE_CHECKING:
-    from mt.api.search import SearchRequest, Translation
     from mt.api.translation import Translator
 
 # Options of `mt translate` that have no meaning for a document.
@@ -91,8 +94,6 @@ def _document_kind(path: Path | None, format_: str | None) -> str | None:
     if path is None or str(path) == "-":
         message = f"--format {format_} is for a document in a file, not for standard input or text arguments"
         raise InputError(message, "give --input FILE and --output FILE")
-    from mt.extras.documents.formats import document_format
-
     return document_format(path, format_)
 
 
@@ -103,8 +104,6 @@ def _is_file(name: str) -> bool:
 
 def _refuse_names(text: tuple[str, ...], document: Path | None) -> None:
     """Refuse names of documents among the texts to translate, where they are not the one document."""
-    from mt.extras.documents.formats import names_document
-
     for word in text if document is None else ():
         if names_document(word):
             exists = _is_file(word)
@@ -139,11 +138,10 @@ def _translate_document(path: Path, kind: str, output: Path | None, given: dict[
 
 
 def _write_translations(
-    text: tuple[str, ...], input_: Path | None, output: Path | None, request: "SearchRequest", given: dict[str, Any]
+    text: tuple[str, ...], input_: Path | None, output: Path | None, request: SearchRequest, given: dict[str, Any]
 ) -> list[Any]:
     """Translate lines in order, and return the attention weights if they are to be drawn."""
     from mt.api.translation import BLOCK_LINES
-    from mt.decoding.candidates import lines_at_once
 
     n_lines = check_input(input_)
     prefix = _prefix(given, input_, n_lines)
@@ -175,7 +173,7 @@ def _write_translations(
     return weights
 
 
-def _load(given: dict[str, Any], request: "SearchRequest", one_by_one: bool = False) -> "Translator":
+def _load(given: dict[str, Any], request: SearchRequest, one_by_one: bool = False) -> "Translator":
     from mt.api.loading import load
 
     chosen = {name: given[name] for name in (*ENGINE_OPTIONS, "model", "runs", "glossary", "keep")}
@@ -209,8 +207,6 @@ def _introduce(translator: "Translator") -> None:
 
 def _require_attention(given: dict[str, Any], text: tuple[str, ...]) -> None:
     """Choose torch, the only engine that gives attention weights; refuse options that exclude it."""
-    from mt.decoding.engine import FLOAT_TYPES
-
     attention_file, compute_type = given["attention"], given["compute_type"]
     option = "--alignment" if attention_file is None else "--attention"
     contradict(given["engine"] == "ctranslate2", option, "--engine ctranslate2")
@@ -226,7 +222,7 @@ def _require_attention(given: dict[str, Any], text: tuple[str, ...]) -> None:
         require_writable(attention_file, "--attention")
 
 
-def _formatted(result: "Translation", n_best: int, format_: str, alignment: bool) -> str:
+def _formatted(result: Translation, n_best: int, format_: str, alignment: bool) -> str:
     pairs = " ".join(f"{source}-{target}" for source, target in result.alignment or ()) if alignment else None
     if format_ == "jsonl":
         return _as_json(result, pairs)
@@ -237,7 +233,7 @@ def _formatted(result: "Translation", n_best: int, format_: str, alignment: bool
     return "\n".join(f"{rank}\t{c.score:.4f}\t{c.text}" for rank, c in enumerate(result.n_best, 1))
 
 
-def _as_json(result: "Translation", alignment: str | None) -> str:
+def _as_json(result: Translation, alignment: str | None) -> str:
     n_best = [
         {"text": c.text, "score": c.score, "log_prob": c.log_prob} | ({"completion": c.completion} if c.prefix else {})
         for c in result.n_best

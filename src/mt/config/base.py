@@ -1,23 +1,12 @@
 """Building blocks of the configuration's sections: strict models, rules over several keys, shared types."""
 
 import unicodedata
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    GetJsonSchemaHandler,
-    Tag,
-    model_validator,
-)
-from pydantic.json_schema import JsonSchemaValue
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core.core_schema import no_info_before_validator_function
 
 
 class Rule(NamedTuple):
@@ -58,40 +47,36 @@ class Section(BaseModel):
         return self
 
 
-def value_error(sentence: str) -> PydanticCustomError:
-    """Return a validation error whose message is shown to the user as it is."""
-    return PydanticCustomError("plain", "{sentence}", {"sentence": sentence})
-
-
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode's controls, surrogates, and line ends
 _JOINERS = "\u200c\u200d"  # parts of words in some languages
 
 
 def _one_line(text: str) -> str:
     if not text.strip():
-        raise value_error("must not be empty")
+        raise ValueError("must not be empty")
     if any(unicodedata.category(character) in _UNPRINTABLE and character not in _JOINERS for character in text):
-        raise value_error("must not contain control characters or line ends")
+        raise ValueError("must not contain control characters or line ends")
     return text
-
-
-def as_tuple(value: object) -> object:
-    """Return a list as a tuple, or a single value as a tuple of one."""
-    return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
 def without_repeats(values: tuple[str, ...]) -> tuple[str, ...]:
     """Return a list of choices unchanged; refuse one that repeats a value."""
     if repeated := sorted({value for value in values if values.count(value) > 1}):
-        raise value_error(f"names {repeated[0]} more than once")
+        raise ValueError(f"names {repeated[0]} more than once")
     return values
 
 
-@dataclass(frozen=True)
-class OneOrList:
-    """Annotation that makes the JSON schema accept a single item, as `as_tuple` does."""
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
 
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+
+class OneOrList:
+    """Annotation of a tuple that makes a list valid, and a single item, which becomes a tuple of one."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], CoreSchema]) -> CoreSchema:
+        return no_info_before_validator_function(_as_tuple, handler(source))
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         several = handler(core)
         return {"anyOf": [several["items"], several]}
 
@@ -110,9 +95,7 @@ SWITCH_TAGS = ("<switch>", "<name>")
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 LanguageCode = Annotated[str, Field(pattern=_LANGUAGE)]
 Line = Annotated[str, Field(max_length=4096), AfterValidator(_one_line)]
-Lines = Annotated[
-    tuple[Line, ...], Field(max_length=100), BeforeValidator(as_tuple), AfterValidator(without_repeats), OneOrList()
-]
+Lines = Annotated[tuple[Line, ...], Field(max_length=100), AfterValidator(without_repeats), OneOrList()]
 SwitchOrName = Annotated[
     Annotated[bool, Tag(SWITCH_TAGS[0])] | Annotated[Line, Tag(SWITCH_TAGS[1])],
     Discriminator(lambda value: SWITCH_TAGS[isinstance(value, str)]),
@@ -121,7 +104,7 @@ SwitchOrName = Annotated[
 
 def _switch_or_auto(value: object) -> object:
     if not isinstance(value, bool) and value != "auto":
-        raise value_error("must be auto, true or false")
+        raise ValueError("must be auto, true or false")
     return value
 
 

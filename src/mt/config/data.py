@@ -3,16 +3,15 @@
 from collections.abc import Iterator
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, Field, PlainSerializer, model_validator
 
-from mt.config.base import LanguageCode, Line, OneOrList, Rule, Section, as_tuple, without_repeats
+from mt.config.base import LanguageCode, Line, OneOrList, Rule, Section, without_repeats
 from mt.config.sources import FromTrain, HubDataset, Source, Sources, TableFile, TestSources, ValidSources, is_synthetic
 
 # A single language may be written without the list; in Python it is always a tuple.
 Languages = Annotated[
     tuple[LanguageCode, ...],
     Field(min_length=1, max_length=1000),
-    BeforeValidator(as_tuple),
     AfterValidator(without_repeats),
     PlainSerializer(lambda codes: codes[0] if len(codes) == 1 else list(codes), return_type=str | list[str]),
     OneOrList(),
@@ -49,28 +48,26 @@ class DataConfig(Section):
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield sources that cannot be read or used, and languages and splits without text."""
-        for key, sources in (("train", self.train), ("valid", self.valid), ("test", self.test)):
+        for key, split in (("train", self.train), ("valid", self.valid), ("test", self.test)):
+            sources = split if isinstance(split, tuple) else ()
             # `Sources` would refuse more of them when the run's config.yaml is read back.
-            if isinstance(sources, tuple) and (count := len(self._both_ways(sources))) > 1000:
+            if (count := len(self._both_ways(sources))) > 1000:
                 yield Rule((key,), f"has {count} sources, at most 1000 allowed; one read both ways counts twice")
-            for number, source in enumerate(sources if isinstance(sources, tuple) else ()):
-                path = f"{key}.{number}" if isinstance(sources, tuple) and len(sources) > 1 else key
-                yield from self._language_rules(source, path)
+            for number, source in enumerate(sources):
+                path = f"{key}.{number}" if len(sources) > 1 else key
+                yield from self._source_rules(source, path)
                 if key != "train":
                     yield from _training_only_rules(source, path)
-                if isinstance(source, TableFile | HubDataset):
-                    yield from self._column_rules(source, path)
+            if isinstance(split, FromTrain) and all(map(is_synthetic, self.train)):
+                reason = "cannot be split off the training text, all of which is synthetic; name files of its own"
+                yield Rule((key, "train"), reason)
         for side, key, declared in ((0, "source_lang", self.source_lang), (1, "target_lang", self.target_lang)):
             languages = {self.languages_of(source)[side] for source in self._both_ways(self.train)}
             for code in declared:
                 if code not in languages:
                     yield Rule((key, "train"), f"no source of data.train is {'from' if side == 0 else 'in'} {code}")
-        for key, split in (("valid", self.valid), ("test", self.test)):
-            if isinstance(split, FromTrain) and all(map(is_synthetic, self.train)):
-                reason = "cannot be split off the training text, all of which is synthetic; name files of its own"
-                yield Rule((key, "train"), reason)
 
-    def _language_rules(self, source: Source, path: str) -> Iterator[Rule]:
+    def _source_rules(self, source: Source, path: str) -> Iterator[Rule]:
         for key, declared in (("source_lang", self.source_lang), ("target_lang", self.target_lang)):
             code, keys, preposition = getattr(source, key), (path, key), "in" if key == "target_lang" else "from"
             if len(declared) > 1 and code is None:
@@ -85,14 +82,11 @@ class DataConfig(Section):
                 f"is read both ways, so data.source_lang and data.target_lang must name {source_lang}, {target_lang}"
             )
             yield Rule((path, "source_lang", "target_lang"), reason)
-
-    def _column_rules(self, source: TableFile | HubDataset, path: str) -> Iterator[Rule]:
-        source_column, target_column = self.columns_of(source)
-        if source_column == target_column:
-            yield Rule(
-                (path, "source_lang", "target_lang"),
-                f"reads source and target from the same column, {source_column}; set source_column and target_column",
-            )
+        if isinstance(source, TableFile | HubDataset):
+            column, target_column = self.columns_of(source)
+            reason = f"reads source and target from the same column, {column}; set source_column and target_column"
+            if column == target_column:
+                yield Rule((path, "source_lang", "target_lang"), reason)
 
     @model_validator(mode="after")
     def _expand(self) -> Self:

@@ -204,7 +204,7 @@ _WORDING = {
     "union_tag_not_found": "must be a source such as {sources}{source_fault}",
     "union_tag_invalid": "must be a source such as {sources}{source_fault}",
     "string_pattern_mismatch": "must be {pattern_meaning}",
-    "plain": "{sentence}",
+    "value_error": "{error}",
 }
 
 

@@ -6,24 +6,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
-from mt.config.base import (
-    DELIMITER,
-    RUN_NAME,
-    SWITCH_TAGS,
-    LanguageCode,
-    Line,
-    OneOrList,
-    Rule,
-    Section,
-    as_tuple,
-    value_error,
-)
+from mt.config.base import DELIMITER, RUN_NAME, SWITCH_TAGS, LanguageCode, Line, OneOrList, Rule, Section
 from mt.config.suggestions import MIN_SIMILARITY, similarity
 from mt.text.archives import ARCHIVES
 from mt.text.compressed import COMPRESSED
 
 DELIMITED = (".tsv", ".csv")
 TABLES = (*DELIMITED, ".jsonl", ".parquet", ".xlsx")
+STYLES = {"header": (*DELIMITED, ".xlsx"), "delimiter": DELIMITED, "quoting": DELIMITED}  # keys of tables, by kind
 BILINGUAL = (".tmx", ".xliff", ".xlf", ".po")
 _PACKED = (".parquet", ".xlsx", *ARCHIVES)  # these are not compressed again
 
@@ -38,7 +28,7 @@ def file_kind(name: str) -> str:
 def _corpus_name(text: str) -> str:
     if not file_kind(text):
         kinds = ".tsv, .csv, .jsonl, .tmx, .xliff, .xlf or .po (each also with .gz, .xz or .zst)"
-        raise value_error(f"must end in {kinds}, .parquet, .xlsx, .zip, .tar.gz or .tgz")
+        raise ValueError(f"must end in {kinds}, .parquet, .xlsx, .zip, .tar.gz or .tgz")
     return text
 
 
@@ -161,8 +151,7 @@ class TableFile(_Corpus):
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield keys for another kind of file."""
-        kinds_of: dict[str, tuple[str, ...]] = {"delimiter": DELIMITED, "quoting": DELIMITED, "stem": ARCHIVES}
-        kinds_of |= {"header": (*DELIMITED, ".xlsx"), "sheet": (".xlsx",)}
+        kinds_of: dict[str, tuple[str, ...]] = {**STYLES, "sheet": (".xlsx",), "stem": ARCHIVES}
         for key, kinds in kinds_of.items():
             if getattr(self, key) != type(self).model_fields[key].default and self.kind not in kinds:
                 yield Rule((key,), f"is for {', '.join(kinds)} files only")
@@ -232,17 +221,9 @@ class FromTrain(Section):
     """Number of sentence pairs to split off the training text; with several languages, of source sentences."""
 
 
-# The angle brackets keep pydantic's tags apart from the keys of a file in the location of an error.
-SOURCE_KINDS: dict[str, type[Section]] = {
-    "<file>": TableFile,
-    "<folder>": TextFolder,
-    "<opus>": OpusCorpus,
-    "<sacrebleu>": SacrebleuSet,
-    "<hub>": HubDataset,
-    "<builtin>": Builtin,
-    "<from_train>": FromTrain,
-    "<source>": PairFiles,
-}
+_ALL: list[type[Section]] = [TableFile, TextFolder, OpusCorpus, SacrebleuSet, HubDataset, Builtin, FromTrain, PairFiles]
+# Its first key identifies a kind. The angle brackets keep pydantic's tags apart from keys in the location of an error.
+SOURCE_KINDS = {f"<{next(iter(kind.model_fields))}>": kind for kind in _ALL}
 KIND_OF_KEY = {tag.strip("<>"): tag for tag in SOURCE_KINDS} | {"target": "<source>"}
 TAGS = {*SOURCE_KINDS, "<list>", "<none>", *SWITCH_TAGS}
 
@@ -278,7 +259,7 @@ Source = Annotated[
     Discriminator(source_kind),
 ]
 # A single source may be written without the list; in Python it is always a tuple.
-Sources = Annotated[tuple[Source, ...], Field(min_length=1, max_length=1000), BeforeValidator(as_tuple), OneOrList()]
+Sources = Annotated[tuple[Source, ...], Field(min_length=1, max_length=1000), OneOrList()]
 _SourcesOrSplit = Annotated[Sources, Tag("<list>")] | Annotated[FromTrain, Tag("<from_train>")]
 ValidSources = Annotated[_SourcesOrSplit, Discriminator(_split_kind)]
 TestSources = Annotated[_SourcesOrSplit | Annotated[None, Tag("<none>")], Discriminator(_split_kind)]

@@ -5,18 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from mt.config.base import (
-    RUN_NAME,
-    LanguageCode,
-    Line,
-    Lines,
-    OneOrList,
-    Rule,
-    Section,
-    as_tuple,
-    value_error,
-    without_repeats,
-)
+from mt.config.base import RUN_NAME, LanguageCode, Line, Lines, OneOrList, Rule, Section, without_repeats
 from mt.config.schema import ExportFormat
 from mt.extras.doctor.rules import DROPPABLE, Selecting
 
@@ -41,29 +30,24 @@ def _as_place(value: object) -> object:
     if isinstance(value, str):
         return {"file": value}
     if not isinstance(value, Mapping | Place):
-        raise value_error("must be a path or {step: NAME}")
+        raise ValueError("must be a path or {step: NAME}")
     return value
 
 
 _Place = Annotated[Place, BeforeValidator(_as_place)]
-_Places = Annotated[tuple[_Place, ...], Field(min_length=1), BeforeValidator(as_tuple), OneOrList()]
+_Places = Annotated[tuple[_Place, ...], Field(min_length=1), OneOrList()]
 _Count = Annotated[int, Field(ge=1)]
 _SourceLang = Annotated[LanguageCode | None, Field(alias="from")]
 
 
 def _as_reasons(names: tuple[str, ...]) -> tuple[str, ...]:
     if unknown := [name for name in names if name not in DROPPABLE]:
-        raise value_error(f"'{unknown[0]}' is none of {', '.join(DROPPABLE)}")
+        raise ValueError(f"'{unknown[0]}' is none of {', '.join(DROPPABLE)}")
     return names
 
 
 _Reasons = Annotated[Lines, AfterValidator(_as_reasons)]
-_Metrics = Annotated[
-    tuple[Literal["bleu", "chrf", "ter", "comet"], ...],
-    BeforeValidator(as_tuple),
-    AfterValidator(without_repeats),
-    OneOrList(),
-]
+_Metrics = Annotated[tuple[Literal["bleu", "chrf", "ter", "comet"], ...], AfterValidator(without_repeats), OneOrList()]
 
 
 class StepSettings(Section):
@@ -228,7 +212,7 @@ COMMANDS = {kind: (kind,) for kind in KINDS} | {"score": ("data", "score"), "cle
 
 def _not_empty(steps: dict[str, Any]) -> dict[str, Any]:
     if not steps:
-        raise value_error("there is no step in it")
+        raise ValueError("there is no step in it")
     return steps
 
 
