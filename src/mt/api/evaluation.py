@@ -104,8 +104,8 @@ def evaluate(
     contradict(request.sampling is not None and terms is not None, request.name("sample"), "a glossary or text to keep")
     metrics = known_names(metrics, METRICS, "metrics")
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
-    comet = _comet(metrics, _path(comet_model), device)
     models, config, opened, texts = _open(model, runs, choice, (source, reference), (source_lang, to))
+    comet = _comet(metrics, _path(comet_model), device)
     if terms is not None and len({text.direction for text in texts}) > 1:
         terms.require_languages()
         terms = terms.optional()
