@@ -73,6 +73,7 @@ def check_folder(folder: Path, job: ExportJob) -> None:
     write_onnx(job, folder, "# A model\n")
     for name in ("encoder.onnx", "decoder.onnx"):
         onnx.checker.check_model(folder / name, full_check=True)
+        assert b".py" not in (folder / name).read_bytes(), "a path of this machine"
     config = json.loads((folder / "config.json").read_text())
     encoder, decoder = (onnxruntime.InferenceSession(folder / f"{part}.onnx") for part in ("encoder", "decoder"))
     for lengths in BATCHES:

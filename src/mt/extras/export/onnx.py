@@ -98,17 +98,19 @@ def _write_graph(
 ) -> None:
     """Write a graph, given example inputs by name, output names, and the names of the inputs' dynamic dimensions."""
     weights = sum(tensor.nbytes for tensor in graph.state_dict().values())
-    torch.onnx.export(
+    program = torch.onnx.export(
         graph,
         tuple(inputs.values()),
-        path,
         dynamo=True,
         verbose=False,
         input_names=list(inputs),
         output_names=outputs,
         dynamic_shapes=sizes,
-        external_data=weights > _MAX_EMBEDDED,
     )
+    assert program is not None
+    for node in program.model.graph.all_nodes():
+        node.metadata_props.clear()  # stack traces: paths of this machine, and half of a small graph
+    program.save(path, external_data=weights > _MAX_EMBEDDED)
 
 
 def _compare_logits(job: ExportJob, folder: Path) -> str:
