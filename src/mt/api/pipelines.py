@@ -22,7 +22,7 @@ from mt.extras.pipelines.execution import execute
 from mt.extras.pipelines.loading import load_pipeline
 from mt.extras.pipelines.plan import Plan, Step, make_plan
 from mt.extras.pipelines.records import State, states
-from mt.extras.pipelines.results import plan_table, status_table, write_report
+from mt.extras.pipelines.results import status_table, write_report
 from mt.extras.pipelines.schema import Backtranslate, Clean, Distill, Eval, Score
 from mt.storage.run_dir import ModelDir
 
@@ -49,9 +49,12 @@ def read_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Pat
 
 def show_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs", jobs: int = 1) -> str:
     """Return the plan of a pipeline as a table, with estimates for the steps that are not done; run nothing."""
+    from mt.extras.pipelines.checks import refuse_unusable_devices
+    from mt.extras.pipelines.estimates import plan_table
+
     plan, step_states, pending = _checked(config, overrides, runs, jobs)
-    _refuse_unusable_devices(plan, pending)
-    return _plan_table(plan, step_states, pending, jobs, keep=False)
+    refuse_unusable_devices(plan, pending)
+    return plan_table(plan, step_states, pending, jobs, keep=False)
 
 
 def run_pipeline(
@@ -76,6 +79,9 @@ def run_pipeline(
         StoppedError: Ctrl-C or SIGTERM; all steps have saved their work.
         MtError: a step failed; the exit code is the step's.
     """
+    from mt.extras.pipelines.checks import refuse_unusable_devices
+    from mt.extras.pipelines.estimates import plan_table
+
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("a pipeline starts its processes itself", "start it without torchrun")
     plan, step_states, pending = _checked(config, overrides, runs, jobs)
@@ -85,9 +91,9 @@ def run_pipeline(
             raise InputError(f"--step {only}: there is no such step", f"one of {', '.join(suggestions)}")
         if missing := [name for name in plan.steps[only].needs if step_states[name] != "done"]:
             raise InputError(f"step {only} needs {', '.join(missing)}", "run these first")
-    _refuse_unusable_devices(plan, pending if only is None else [only])
+    refuse_unusable_devices(plan, pending if only is None else [only])
     if only is None and pending:
-        log.info("%s", _plan_table(plan, step_states, pending, jobs, keep=True))
+        log.info("%s", plan_table(plan, step_states, pending, jobs, keep=True))
     try:
         execute(plan, jobs, only)
     except MtError:
@@ -110,19 +116,6 @@ def _checked(
     step_states = states(plan)
     refuse_lost_trainings(plan, step_states)
     return plan, step_states, [name for name, state in step_states.items() if state != "done"]
-
-
-def _plan_table(plan: Plan, step_states: dict[str, State], pending: list[str], jobs: int, keep: bool) -> str:
-    from mt.extras.pipelines.estimates import estimate_costs
-
-    return plan_table(plan, step_states, estimate_costs(plan, pending, jobs, keep), jobs)
-
-
-def _refuse_unusable_devices(plan: Plan, names: Sequence[str]) -> None:
-    """Refuse steps whose device this machine does not have; other steps may run on it."""
-    from mt.extras.pipelines.checks import unusable_devices
-
-    plan.pipeline.refuse(list(unusable_devices(plan, names)))
 
 
 def pipeline_status(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:

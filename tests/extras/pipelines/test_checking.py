@@ -20,11 +20,10 @@ from mt.api.pipelines import read_plan, run_pipeline, show_plan
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.extras.pipelines.checks import check_plan
-from mt.extras.pipelines.estimates import estimate_costs
+from mt.extras.pipelines.estimates import StepCost, estimate_costs, makespan
 from mt.extras.pipelines.loading import load_pipeline
 from mt.extras.pipelines.plan import Plan, make_plan
 from mt.extras.pipelines.records import note_attempt, output_digest
-from mt.extras.pipelines.results import StepCost, makespan
 from mt.text.lines import TextFile
 from pipeline_helpers import FEW, TEACHERS, make_pipeline, plan_of
 

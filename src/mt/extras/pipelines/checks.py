@@ -10,7 +10,6 @@ from typing import Any
 from mt.config import Config, FromTrain
 from mt.config.problems import Problem
 from mt.config.sources import Source
-from mt.config.yaml_tree import TreePath
 from mt.data.mixture import direction
 from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES
@@ -42,17 +41,17 @@ def check_plan(plan: Plan) -> None:
         plan.pipeline.refuse([found for step in plan.steps.values() for found in check(step)])
 
 
-def unusable_devices(plan: Plan, names: Iterable[str]) -> Iterator[Problem]:
-    """Report steps that name a device which this machine does not have."""
-    for name in names:
-        step = plan.steps[name]
-        path: TreePath = ("steps", name, step.kind, "device")
-        device = getattr(step.settings, "device", None)
+def refuse_unusable_devices(plan: Plan, names: Iterable[str]) -> None:
+    """Refuse steps that name a device which this machine does not have; other steps may run on it."""
+    problems = []
+    for step in map(plan.steps.__getitem__, names):
+        key, device = "device", getattr(step.settings, "device", None)
         trains = step.kind == "train" or (isinstance(step.settings, Score) and step.settings.train)
         if trains and device is None and step.config is not None:
-            path, device = plan.pipeline.set_path(name, "training.device"), step.config.training.device
+            key, device = "training.device", step.config.training.device
         if device not in (None, "auto", "cpu") and not usable_devices().get(device):
-            yield problem(f"this machine has no usable {device} device", *path)
+            problems.append(plan.problem(step, f"this machine has no usable {device} device", key))
+    plan.pipeline.refuse(problems)
 
 
 class _Checker:
@@ -220,12 +219,11 @@ class _Checker:
     def unaligned(self, step: Step) -> Iterator[Problem]:
         """Report pairs of texts that must be aligned by line but are not; raise InputError if one cannot be read."""
         pairs = (("input", "closest_to"), ("source", "reference"))
-        for path in (*step.places.get("input", ()), *step.places.get("source", ())):
-            self._length(path)  # read it even if no other text must fit
         texts = [(key, [*step.places.get(first, ()), *step.places.get(key, ())]) for first, key in pairs]
-        for key, paths in [*texts, *((f"data.{split}", paths) for split, _, paths in step.sources())]:
-            lengths = list(map(self._length, paths)) if len(paths) == 2 else [None]
-            if None not in lengths and lengths[0] != lengths[1]:
+        texts += [(f"data.{split}", paths) for split, _, paths in step.sources() if len(paths) == 2]
+        for key, paths in texts:
+            lengths = list(map(self._length, paths))  # each text is read, even if no other must fit
+            if len(lengths) == 2 and None not in lengths and lengths[0] != lengths[1]:
                 reason = f"the lines of {paths[1]} are not those of {paths[0]}"
                 if all(isinstance(length, int) for length in lengths):
                     reason = f"{paths[1]} has {lengths[1]:,} lines, {paths[0]} has {lengths[0]:,}"
