@@ -49,8 +49,8 @@ def _rows(plan: Plan, step_states: Mapping[str, State]) -> list[list[str]]:
     records = {name: read_record(plan, step) for name, step in plan.steps.items()}
     rows = []
     for name, record in records.items():
-        costs = _costs([record]) if record else ["-"] * 3
-        rows.append([*identity(plan, name, step_states), *_scores(record), *costs])
+        cells = [*_scores(record), *_costs([record])] if record else ["-"] * 5
+        rows.append([*identity(plan, name, step_states), *cells])
     return [*rows, ["all", "", "", "", "", "", *_costs(list(filter(None, records.values())))]]
 
 
@@ -64,10 +64,9 @@ def _costs(records: list[Record]) -> list[str]:
     return [duration(seconds), duration(cores), f"{disk / 1e6:,.1f}"]
 
 
-def _scores(record: Record | None) -> list[str]:
+def _scores(record: Record) -> list[str]:
     """Return BLEU and chrF of beam search, or of the last method, in the first language."""
-    scores = record.scores if record else []
-    best = next((each for each in scores if each.get("method") == "beam"), scores[-1] if scores else {})
+    best = next((each for each in record.scores if each.get("method") == "beam"), (record.scores or [{}])[-1])
     values = [best.get(key) for key in ("bleu", "chrf")]
     return [f"{value:.1f}" if isinstance(value, float) else "-" for value in values]
 
