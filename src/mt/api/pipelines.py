@@ -22,8 +22,7 @@ from mt.extras.pipelines.execution import execute
 from mt.extras.pipelines.loading import load_pipeline
 from mt.extras.pipelines.plan import Plan, Step, make_plan
 from mt.extras.pipelines.records import State, states
-from mt.extras.pipelines.results import status_table, write_report
-from mt.extras.pipelines.schema import Backtranslate, Clean, Distill, Eval, Score
+from mt.extras.pipelines.schema import Backtranslate, Clean, Distill, Eval, Export, Score
 from mt.storage.run_dir import ModelDir
 
 
@@ -98,10 +97,10 @@ def run_pipeline(
         execute(plan, jobs, only)
     except MtError:
         with suppress(MtError):  # the first error counts
-            log.info("report: %s", write_report(plan))
+            log.info("report: %s", results.write_report(plan))
         raise
-    log.info("report: %s", write_report(plan))
-    return status_table(plan)
+    log.info("report: %s", results.write_report(plan))
+    return results.status_table(plan)
 
 
 def _checked(
@@ -120,7 +119,7 @@ def _checked(
 
 def pipeline_status(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:
     """Return the table of states, scores and costs."""
-    return status_table(make_plan(load_pipeline(Path(config), several(overrides)), Path(runs)))
+    return results.status_table(make_plan(load_pipeline(Path(config), several(overrides)), Path(runs)))
 
 
 def slurm_script(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:
@@ -152,6 +151,8 @@ def _check_options(plan: Plan, step: Step) -> None:
     """Refuse other options that the step's command would refuse, by the same functions."""
     from mt.api.loading import glossary_of
     from mt.extras.doctor.scoring import embedding_similarity
+    from mt.extras.export.exporting import check_options, require_packages
+    from mt.pipeline.training import check_requirements
     from mt.text.compressed import refuse_compressed
 
     settings = step.settings
@@ -171,6 +172,12 @@ def _check_options(plan: Plan, step: Step) -> None:
             for pair in scored_pairs:
                 glossary.terms(*pair)  # reads a TBX file
         contradict(settings.sample and bool(terms or settings.keep), "sample", "a glossary or text to keep")
+    elif isinstance(settings, Export):
+        check_options(settings.format, settings.quantization, settings.max_loss)
+        require_packages(settings.format)
+    elif step.kind == "train" and step.config is not None:
+        check_requirements(step.config)
+        require_packages(*step.config.exports)
     elif isinstance(settings, Clean) and settings.repair:
         require_package("ftfy", "--repair")
     elif isinstance(settings, Score) and settings.embeddings:

@@ -558,6 +558,15 @@ def test_a_repair_needs_its_package(folder: Path) -> None:
         plan_of(folder, "name: r\nsteps: {kept: {clean: {config: tiny.yaml, repair: true}}}\n")
 
 
+def test_what_only_a_command_refuses_is_refused_at_its_step(folder: Path) -> None:
+    export = "{model: {step: t}, format: huggingface, quantization: int8}"
+    text = f"name: p\nsteps:\n  t: {{train: {{config: tiny.yaml}}}}\n  e: {{export: {export}}}\n"
+    with pytest.raises(InputError, match=r"pipeline.yaml:4: step e: --quantization is for ctranslate2"):
+        plan_of(folder, text)
+    with pytest.raises(InputError, match=r"pipeline.yaml:3: step t: evaluation.bleu_tokenize: ko-mecab cannot"):
+        plan_of(folder, text, "steps.t.train.set.evaluation.bleu_tokenize=ko-mecab")
+
+
 def test_a_text_to_translate_is_read_before_anything_runs(folder: Path) -> None:
     (folder / "mono.en").write_bytes(b"one\ntwo\ncaf\xe9\n")
     last = "  last: {distill: {model: {step: teacher_1}, input: mono.en}}"  # whose output no other step reads

@@ -15,14 +15,12 @@ from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES
 from mt.errors import InputError, MtError
 from mt.extras.doctor.clean import text_names
-from mt.extras.export.exporting import require_packages
 from mt.extras.pipelines.loading import problem
 from mt.extras.pipelines.model_checks import ModelChecker
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import may_write, misfit
 from mt.extras.pipelines.schema import Score
 from mt.metrics.comet import find_checkpoint
-from mt.pipeline.training import check_requirements
 from mt.storage.output_path import require_writable
 from mt.storage.run_dir import RunDir
 from mt.system.devices import usable_devices
@@ -60,7 +58,7 @@ class _Checker:
         self._lines = cache(lambda path: sum(1 for _ in read_lines(path)))
 
     def missing(self, step: Step) -> Iterator[Problem]:
-        """Report missing files, models and packages, and an output that would replace a file of the user."""
+        """Report missing files, models and COMET, and an output that would replace a file of the user."""
         keys = {path: key for key, paths in step.places.items() for path in paths}
         for path in step.reads:
             yield from self._missing(step, path, path.exists(), keys.get(path))
@@ -80,9 +78,6 @@ class _Checker:
         elif step.kind == "eval" and not may_write(self._plan, step):  # the step replaces all scores in its folder
             message = f"{step.output} is there, and this step did not write it; remove it, or rename the step"
             yield problem(message, "steps", step.name)
-        if step.kind == "train" and step.config is not None:
-            check_requirements(step.config)
-            require_packages(*step.config.exports)
 
     def _unwritable(self, step: Step) -> Iterator[Problem]:
         """Report an output that would replace a file of the user, or that cannot be written."""
