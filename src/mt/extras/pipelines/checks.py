@@ -15,7 +15,6 @@ from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES
 from mt.errors import InputError, MtError
 from mt.extras.doctor.clean import text_names
-from mt.extras.pipelines.loading import problem
 from mt.extras.pipelines.model_checks import ModelChecker
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import may_write, misfit
@@ -77,7 +76,7 @@ class _Checker:
             yield from self._unwritable(step)
         elif step.kind == "eval" and not may_write(self._plan, step):  # the step replaces all scores in its folder
             message = f"{step.output} is there, and this step did not write it; remove it, or rename the step"
-            yield problem(message, "steps", step.name)
+            yield Problem(("steps", step.name), message)
 
     def _unwritable(self, step: Step) -> Iterator[Problem]:
         """Report an output that would replace a file of the user, or that cannot be written."""
@@ -107,7 +106,7 @@ class _Checker:
             wrong = f"writes {', '.join(names)}, not" if names else "has no test set, so it does not write"
             message = "" if path.name in names else f"step {writer.name} {wrong} {path.name}"
         if message:
-            yield self._problem(step, message, *filter(None, [key]))
+            yield self._problem(step, message, key)
 
     def _clean_names(self, step: Step) -> list[str]:
         """Return the names of the texts that a cleaning writes; it skips optional sources that are missing."""

@@ -102,11 +102,6 @@ def load_pipeline(path: Path, overrides: Sequence[str] = ()) -> Pipeline:
     return Pipeline(path, text, file, steps, origins)
 
 
-def problem(message: str, *path: str | int) -> Problem:
-    """Return a problem with a key."""
-    return Problem(path, message, frozenset())
-
-
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     suggestions = similar(word, known)
     return f"did you mean {' or '.join(suggestions)}?" if suggestions else ""
@@ -115,13 +110,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def _read_step(name: str, step: Any, problems: list[Problem]) -> tuple[str, StepSettings] | None:
     known = ", ".join(KINDS)
     if not re.fullmatch(STEP_NAME, name):
-        problems.append(problem("the name of a step has letters, digits, - and _ only (at most 100)", "steps", name))
+        problems.append(Problem(("steps", name), "the name of a step has letters, digits, - and _ only (at most 100)"))
     elif not isinstance(step, Mapping) or len(step) != 1:
         has = f"has {', '.join(step)}" if isinstance(step, Mapping) and step else "names nothing to do"
-        problems.append(problem(f"{has}; a step has one key of {known}", "steps", name))
+        problems.append(Problem(("steps", name), f"{has}; a step has one key of {known}"))
     elif (kind := next(iter(step))) not in KINDS:
         hint = did_you_mean(kind, KINDS) or f"known here: {known}"
-        problems.append(problem(f"unknown kind of step; {hint}", "steps", name, kind))
+        problems.append(Problem(("steps", name, kind), f"unknown kind of step; {hint}"))
     else:
         settings = _validated(KINDS[kind], step[kind] or {}, ("steps", name, kind), problems)
         return None if settings is None else (kind, settings)
@@ -135,7 +130,7 @@ def _validated(model: type[_S], tree: Any, prefix: TreePath, problems: list[Prob
         for wrong in explain(error, tree, lambda _, path: (None, Place if len(path) > 1 else model)):
             section = wrong.path[0] if model is PipelineFile and wrong.path[0] in SECTIONS else ""
             remedy = f"belongs to a training; write it in steps.NAME.train.set.{section}, or for all in set.{section}"
-            problems.append(problem(remedy if section else wrong.message, *prefix, *wrong.path))
+            problems.append(Problem((*prefix, *wrong.path), remedy if section else wrong.message))
         return None
 
 

@@ -14,7 +14,7 @@ from mt.config.loading import as_yaml, parse_tree, read_limited
 from mt.config.problems import Problem
 from mt.config.yaml_tree import TreePath
 from mt.errors import InputError
-from mt.extras.pipelines.loading import Pipeline, as_place, did_you_mean, places, problem
+from mt.extras.pipelines.loading import Pipeline, as_place, did_you_mean, places
 from mt.extras.pipelines.schema import COMMANDS, Export, OnCorpus, Place, StepSettings, Train
 from mt.storage.find_model import find_model
 from mt.storage.run_dir import RunDir
@@ -93,11 +93,11 @@ class Plan:
         writer = self.writer(model)
         return writer.config if writer else None
 
-    def problem(self, step: Step, message: str, *keys: str) -> Problem:
+    def problem(self, step: Step, message: str, key: str | None) -> Problem:
         """Return a problem with a step's key, or with a dotted one of its configuration."""
-        if keys and "." in keys[0]:
-            return problem(message, *self.pipeline.set_path(step.name, keys[0]))
-        return problem(message, "steps", step.name, step.kind, *keys)
+        if key and "." in key:
+            return Problem(self.pipeline.set_path(step.name, key), message)
+        return Problem(("steps", step.name, step.kind, *filter(None, [key])), message)
 
     @cached_property
     def upstream(self) -> dict[str, set[str]]:
@@ -161,19 +161,19 @@ def _reference_problems(pipeline: Pipeline, named: Iterable[tuple[TreePath, Plac
             continue
         if place.step not in pipeline.steps:
             hint = did_you_mean(place.step, pipeline.steps) or f"there are {', '.join(pipeline.steps)}"
-            yield problem(f"there is no step {place.step}; {hint}", *path)
+            yield Problem(path, f"there is no step {place.step}; {hint}")
             continue
         kind = pipeline.steps[place.step][0]
         key = next((str(part) for part in reversed(path) if not isinstance(part, int)), "")
         wanted = _PRODUCERS.get(key.rpartition(".")[2])
         if wanted and (kind != wanted or place.file):
-            yield problem(f"needs a {wanted} step, and {place.step} is a {kind} step", *path)
+            yield Problem(path, f"needs a {wanted} step, and {place.step} is a {kind} step")
         elif place.file and (place.file.startswith("/") or ".." in place.file.split("/")):
-            yield problem(f"{place.file} is not in the step's folder", *path)
+            yield Problem(path, f"{place.file} is not in the step's folder")
         elif not wanted and kind in _TEXT_KINDS and place.file:
-            yield problem(f"{place.step} writes one file; leave out `file`", *path)
+            yield Problem(path, f"{place.step} writes one file; leave out `file`")
         elif not wanted and kind not in _TEXT_KINDS and not place.file:
-            yield problem(f"{place.step} writes a folder; add `file` to name the text in it", *path)
+            yield Problem(path, f"{place.step} writes a folder; add `file` to name the text in it")
 
 
 def _order(pipeline: Pipeline, needs: Mapping[str, tuple[str, ...]]) -> list[str]:
@@ -183,7 +183,7 @@ def _order(pipeline: Pipeline, needs: Mapping[str, tuple[str, ...]]) -> list[str
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in path:
             cycle = " needs ".join((*path[path.index(name) :], name))
-            pipeline.refuse([problem(f"the steps wait for one another: {cycle}", "steps", name)])
+            pipeline.refuse([Problem(("steps", name), f"the steps wait for one another: {cycle}")])
         for other in needs[name] if name not in order else ():
             visit(other, (*path, name))
         order[name] = None
@@ -214,7 +214,7 @@ def _output_problems(pipeline: Pipeline, outputs: Mapping[str, Path]) -> Iterato
             if Path(real).is_relative_to(other) or Path(other).is_relative_to(real):
                 message = f"writes to {output}, and so does {writer}"
                 given = next((n for n in (name, writer) if getattr(pipeline.steps[n][1], "output", None)), name)
-                yield problem(message, "steps", given, pipeline.steps[given][0])
+                yield Problem(("steps", given, pipeline.steps[given][0]), message)
         taken[real] = name
 
 
@@ -234,7 +234,7 @@ def _make_step(pipeline: Pipeline, folder: Path, outputs: dict[str, Path], name:
     if isinstance(settings, OnCorpus):
         path = pipeline.path.parent / settings.config
         if not path.is_file():
-            pipeline.refuse([problem(f"there is no file {path}", "steps", name, kind, "config")])
+            pipeline.refuse([Problem(("steps", name, kind, "config"), f"there is no file {path}")])
         overrides = _overrides(pipeline, name, settings, path, path_of)
         config = _load(pipeline, name, kind, path, overrides)
         config_words = ("--config", str(path), *(word for each in overrides for word in ("--set", each)))
@@ -296,5 +296,5 @@ def _load(pipeline: Pipeline, name: str, kind: str, path: Path, overrides: list[
         raise InputError(f"{place}: step {name}: {message}", error.hint) from None
     if kind == "train" and config.name != name:
         message = f"the run of a step is named after it, {name}"
-        pipeline.refuse([problem(message, "steps", name, kind, "set", "name")])
+        pipeline.refuse([Problem(("steps", name, kind, "set", "name"), message)])
     return config
