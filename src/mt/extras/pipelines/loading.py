@@ -41,28 +41,22 @@ class Pipeline:
         kind, settings = self.steps[name]
         if not isinstance(settings, OnCorpus):
             return {}
-        merged: dict[str, tuple[TreePath, Any]] = {}
+        given = list[tuple[TreePath, str, Any]]()
         for prefix, values in ((("set",), self.file.set), (("steps", name, kind, "set"), settings.set)):
-            # `section: {key: ...}` and `section.key` may both be there; --set replaces either, so it comes last.
-            given = [((*prefix, *path), ".".join(path), value) for path, value in entries(values)]
-            for path, key, value in sorted(given, key=lambda each: self._is_override(each[0])):
-                if value is not None or key not in SECTIONS:  # a section that is null has all its keys commented out
-                    merged[key] = path, value
-        self._lift_minutes(merged)
+            given += [((*prefix, *path), ".".join(path), value) for path, value in entries(values)]
+        merged: dict[str, tuple[TreePath, Any]] = {}
+        # `section: {key: ...}` and `section.key` may both be there; --set replaces either.
+        for path, key, value in sorted(given, key=lambda each: self._precedence(each[0])):
+            if value is not None or key not in SECTIONS:  # a section that is null has all its keys commented out
+                merged[key] = path, value
+        steps, minutes = (merged.get(f"training.{key}") for key in ("max_steps", "minutes"))
+        if steps and minutes and self._precedence(steps[0]) > self._precedence(minutes[0]):
+            merged["training.minutes"] = steps[0], None
         return merged
 
-    def _lift_minutes(self, merged: dict[str, tuple[TreePath, Any]]) -> None:
-        """Set `minutes` to null where `max_steps` has precedence: a step's value, or one of `--set`."""
-
-        def precedence(path: TreePath) -> tuple[bool, bool]:
-            return path[0] == "steps", self._is_override(path)
-
-        steps, minutes = (merged.get(f"training.{key}") for key in ("max_steps", "minutes"))
-        if steps and minutes and precedence(steps[0]) > precedence(minutes[0]):
-            merged["training.minutes"] = steps[0], None
-
-    def _is_override(self, path: TreePath) -> bool:
-        return nearest_origin(path, self.origins)[0] == math.inf  # instead of a line of the file
+    def _precedence(self, path: TreePath) -> tuple[bool, bool]:
+        """Return True first for a value of a step, not of all steps, and then for one of `--set`, not of the file."""
+        return path[0] == "steps", nearest_origin(path, self.origins)[0] == math.inf
 
     def set_path(self, name: str, key: str) -> TreePath:
         """Return the path of the value that sets a key of a step's configuration; `config` if none does."""
