@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -207,15 +207,13 @@ def _text(pipeline: Pipeline, path: str) -> Path:
 
 def _output_problems(pipeline: Pipeline, outputs: Mapping[str, Path]) -> Iterator[Problem]:
     """Report outputs that are the same or lie in one another."""
-    taken: dict[str, str] = {}
-    for name, output in outputs.items():
-        real = os.path.realpath(output).lower()  # on some systems A and a are one file
-        for other, writer in taken.items():
-            if Path(real).is_relative_to(other) or Path(other).is_relative_to(real):
-                message = f"writes to {output}, and so does {writer}"
-                given = next((n for n in (name, writer) if getattr(pipeline.steps[n][1], "output", None)), name)
-                yield Problem(("steps", given, pipeline.steps[given][0]), message)
-        taken[real] = name
+    # On some systems A and a are one file.
+    real = {name: Path(os.path.realpath(output).lower()) for name, output in outputs.items()}
+    for writer, name in combinations(outputs, 2):
+        if real[name].is_relative_to(real[writer]) or real[writer].is_relative_to(real[name]):
+            message = f"writes to {outputs[name]}, and so does {writer}"
+            given = next((n for n in (name, writer) if getattr(pipeline.steps[n][1], "output", None)), name)
+            yield Problem(("steps", given, pipeline.steps[given][0]), message)
 
 
 def _make_step(pipeline: Pipeline, folder: Path, outputs: dict[str, Path], name: str, needs: tuple[str, ...]) -> Step:
