@@ -48,12 +48,11 @@ def read_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Pat
 
 def show_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs", jobs: int = 1) -> str:
     """Return the plan of a pipeline as a table, with estimates for the steps that are not done; run nothing."""
-    from mt.extras.pipelines.checks import refuse_unusable_devices
-    from mt.extras.pipelines.estimates import plan_table
+    from mt.extras.pipelines import checks, estimates
 
     plan, step_states, pending = _checked(config, overrides, runs, jobs)
-    refuse_unusable_devices(plan, pending)
-    return plan_table(plan, step_states, pending, jobs, keep=False)
+    checks.refuse_unusable_devices(plan, pending)
+    return estimates.plan_table(plan, step_states, pending, jobs, keep=False)
 
 
 def run_pipeline(
@@ -78,8 +77,7 @@ def run_pipeline(
         StoppedError: Ctrl-C or SIGTERM; all steps have saved their work.
         MtError: a step failed; the exit code is the step's.
     """
-    from mt.extras.pipelines.checks import refuse_unusable_devices
-    from mt.extras.pipelines.estimates import plan_table
+    from mt.extras.pipelines import checks, estimates
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("a pipeline starts its processes itself", "start it without torchrun")
@@ -90,9 +88,9 @@ def run_pipeline(
             raise InputError(f"--step {only}: there is no such step", f"one of {', '.join(suggestions)}")
         if missing := [name for name in plan.steps[only].needs if step_states[name] != "done"]:
             raise InputError(f"step {only} needs {', '.join(missing)}", "run these first")
-    refuse_unusable_devices(plan, pending if only is None else [only])
+    checks.refuse_unusable_devices(plan, pending if only is None else [only])
     if only is None and pending:
-        log.info("%s", plan_table(plan, step_states, pending, jobs, keep=True))
+        log.info("%s", estimates.plan_table(plan, step_states, pending, jobs, keep=True))
     try:
         execute(plan, jobs, only)
     except MtError:

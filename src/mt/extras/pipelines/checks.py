@@ -16,7 +16,7 @@ from mt.data.token_store import SIDES
 from mt.errors import InputError, MtError
 from mt.extras.doctor.clean import text_names
 from mt.extras.pipelines.model_checks import ModelChecker
-from mt.extras.pipelines.plan import Plan, Step
+from mt.extras.pipelines.plan import TEXT_KINDS, Plan, Step
 from mt.extras.pipelines.records import may_write, misfit
 from mt.extras.pipelines.schema import Score
 from mt.metrics.comet import find_checkpoint
@@ -202,7 +202,7 @@ class _Checker:
             return ending if ending in known else None
         if writer.kind == "clean":
             return None if ending in SIDES else ending
-        if writer.kind not in ("distill", "backtranslate"):
+        if writer.kind not in TEXT_KINDS:
             return None
         model, text = self._plan.config_of(writer.models()[0]), writer.places["input"][0]
         targets = model.data.target_lang
@@ -228,7 +228,7 @@ class _Checker:
         writer = self._plan.writer(path)
         if writer is None:
             return self._lines(path) if path.is_file() else None  # an optional source
-        if writer.kind in ("distill", "backtranslate"):
+        if writer.kind in TEXT_KINDS:
             return self._length(writer.places["input"][0])
         return f"{writer.name}/{path.stem}" if writer.kind == "clean" else None
 

@@ -22,8 +22,8 @@ from mt.system.cpus import usable_cores
 
 _MODELS = ("model", "forward", "backward")  # keys of models, whose paths are not relative to `root`
 _NO_OPTIONS = ("config", "set", "format", "output")  # keys that are added to a command by rules of their own
-_TEXT_KINDS = ("distill", "backtranslate")  # kinds of steps whose output is one file
-_FORCED = (*_TEXT_KINDS, "eval", "export")  # kinds whose commands replace an earlier output only with --force
+TEXT_KINDS = ("distill", "backtranslate")  # kinds of steps whose output is one file
+_FORCED = (*TEXT_KINDS, "eval", "export")  # kinds whose commands replace an earlier output only with --force
 # The kind of step that a key must name; other keys name steps that write text
 _PRODUCERS = {**dict.fromkeys((*_MODELS, "init_from", "distill_from"), "train"), "scores": "score"}
 
@@ -170,9 +170,9 @@ def _reference_problems(pipeline: Pipeline, named: Iterable[tuple[TreePath, Plac
             yield Problem(path, f"needs a {wanted} step, and {place.step} is a {kind} step")
         elif place.file and (place.file.startswith("/") or ".." in place.file.split("/")):
             yield Problem(path, f"{place.file} is not in the step's folder")
-        elif not wanted and kind in _TEXT_KINDS and place.file:
+        elif not wanted and kind in TEXT_KINDS and place.file:
             yield Problem(path, f"{place.step} writes one file; leave out `file`")
-        elif not wanted and kind not in _TEXT_KINDS and not place.file:
+        elif not wanted and kind not in TEXT_KINDS and not place.file:
             yield Problem(path, f"{place.step} writes a folder; add `file` to name the text in it")
 
 
@@ -198,7 +198,7 @@ def _output(pipeline: Pipeline, folder: Path, name: str) -> Path:
     given = getattr(settings, "output", None)
     if given is not None:
         return Path(given) if isinstance(settings, Export) else _text(pipeline, given)
-    return folder / name / "translations.txt" if kind in _TEXT_KINDS else folder / name
+    return folder / name / "translations.txt" if kind in TEXT_KINDS else folder / name
 
 
 def _text(pipeline: Pipeline, path: str) -> Path:
