@@ -49,13 +49,14 @@ class Pipeline:
         for path, key, value in sorted(given, key=lambda each: self._precedence(each[0])):
             if value is not None or key not in SECTIONS:  # a section that is null has all its keys commented out
                 merged[key] = path, value
+        # `max_steps` lifts a time limit that it has precedence over.
         steps, minutes = (merged.get(f"training.{key}") for key in ("max_steps", "minutes"))
         if steps and minutes and self._precedence(steps[0]) > self._precedence(minutes[0]):
             merged["training.minutes"] = steps[0], None
         return merged
 
     def _precedence(self, path: TreePath) -> tuple[bool, bool]:
-        """Return True first for a value of a step, not of all steps, and then for one of `--set`, not of the file."""
+        """Return the rank of a value: a step's replaces that of all steps, and `--set` the file's in either."""
         return path[0] == "steps", nearest_origin(path, self.origins)[0] == math.inf
 
     def set_path(self, name: str, key: str) -> TreePath:
