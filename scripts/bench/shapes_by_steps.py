@@ -17,12 +17,13 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mt.extras.planning.corpus_sample import sample_corpus
+from mt.extras.planning.first_config import new_model_text
 from mt.extras.planning.init_options import InitOptions, validated_data
-from mt.extras.planning.recipe import SHAPES, ConfigTemplate, Length, PlanInputs, rounded, tokenizer_choices
+from mt.extras.planning.recipe import SHAPES, Length, PlanInputs, rounded
 
 FIXED = [
     *("decoding.compute_type=float32", "decoding.tune_length_penalty=false"),  # no CTranslate2, fewer searches
@@ -55,10 +56,10 @@ def main() -> int:
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for training in trainings:
             inputs = PlanInputs(sample, "cpu", 1, training.minutes, precision="bf16")
-            template = ConfigTemplate(training.name, options.data_choices(1), tokenizer_choices(inputs), inputs)
             length = Length(training.steps, training.steps / arguments.pass_steps, validations=4)
             path = arguments.work / f"{training.name}.yaml"
-            path.write_text(template.text(SHAPES[training.shape], length))
+            own = replace(options, name=training.name)
+            path.write_text(new_model_text(own, inputs, SHAPES[training.shape], length))
         futures = [pool.submit(_train, training, arguments) for training in trainings]
         try:
             code = max(future.result() for future in futures)

@@ -22,8 +22,7 @@ from mt.extras.pipelines.execution import execute
 from mt.extras.pipelines.loading import load_pipeline
 from mt.extras.pipelines.plan import Plan, Step, make_plan
 from mt.extras.pipelines.records import State, states
-from mt.extras.pipelines.results import plan_table, status_table, write_report
-from mt.extras.pipelines.schema import Backtranslate, Clean, Distill, Eval, Score
+from mt.extras.pipelines.schema import Backtranslate, Clean, Distill, Eval, Export, Score
 from mt.storage.run_dir import ModelDir
 
 
@@ -49,9 +48,11 @@ def read_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Pat
 
 def show_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs", jobs: int = 1) -> str:
     """Return the plan of a pipeline as a table, with estimates for the steps that are not done; run nothing."""
+    from mt.extras.pipelines import checks, estimates
+
     plan, step_states, pending = _checked(config, overrides, runs, jobs)
-    _refuse_unusable_devices(plan, pending)
-    return _plan_table(plan, step_states, pending, jobs, keep=False)
+    checks.refuse_unusable_devices(plan, pending)
+    return estimates.plan_table(plan, step_states, pending, jobs, keep=False)
 
 
 def run_pipeline(
@@ -76,6 +77,8 @@ def run_pipeline(
         StoppedError: Ctrl-C or SIGTERM; all steps have saved their work.
         MtError: a step failed; the exit code is the step's.
     """
+    from mt.extras.pipelines import checks, estimates
+
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("a pipeline starts its processes itself", "start it without torchrun")
     plan, step_states, pending = _checked(config, overrides, runs, jobs)
@@ -85,17 +88,17 @@ def run_pipeline(
             raise InputError(f"--step {only}: there is no such step", f"one of {', '.join(suggestions)}")
         if missing := [name for name in plan.steps[only].needs if step_states[name] != "done"]:
             raise InputError(f"step {only} needs {', '.join(missing)}", "run these first")
-    _refuse_unusable_devices(plan, pending if only is None else [only])
+    checks.refuse_unusable_devices(plan, pending if only is None else [only])
     if only is None and pending:
-        log.info("%s", _plan_table(plan, step_states, pending, jobs, keep=True))
+        log.info("%s", estimates.plan_table(plan, step_states, pending, jobs, keep=True))
     try:
         execute(plan, jobs, only)
     except MtError:
         with suppress(MtError):  # the first error counts
-            log.info("report: %s", write_report(plan))
+            log.info("report: %s", results.write_report(plan))
         raise
-    log.info("report: %s", write_report(plan))
-    return status_table(plan)
+    log.info("report: %s", results.write_report(plan))
+    return results.status_table(plan)
 
 
 def _checked(
@@ -112,22 +115,9 @@ def _checked(
     return plan, step_states, [name for name, state in step_states.items() if state != "done"]
 
 
-def _plan_table(plan: Plan, step_states: dict[str, State], pending: list[str], jobs: int, keep: bool) -> str:
-    from mt.extras.pipelines.estimates import estimate_costs
-
-    return plan_table(plan, step_states, estimate_costs(plan, pending, jobs, keep), jobs)
-
-
-def _refuse_unusable_devices(plan: Plan, names: Sequence[str]) -> None:
-    """Refuse steps whose device this machine does not have; other steps may run on it."""
-    from mt.extras.pipelines.checks import unusable_devices
-
-    plan.pipeline.refuse(list(unusable_devices(plan, names)))
-
-
 def pipeline_status(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:
     """Return the table of states, scores and costs."""
-    return status_table(make_plan(load_pipeline(Path(config), several(overrides)), Path(runs)))
+    return results.status_table(make_plan(load_pipeline(Path(config), several(overrides)), Path(runs)))
 
 
 def slurm_script(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:
@@ -159,6 +149,8 @@ def _check_options(plan: Plan, step: Step) -> None:
     """Refuse other options that the step's command would refuse, by the same functions."""
     from mt.api.loading import glossary_of
     from mt.extras.doctor.scoring import embedding_similarity
+    from mt.extras.export.exporting import check_request, require_packages
+    from mt.pipeline.training import check_requirements
     from mt.text.compressed import refuse_compressed
 
     settings = step.settings
@@ -178,6 +170,11 @@ def _check_options(plan: Plan, step: Step) -> None:
             for pair in scored_pairs:
                 glossary.terms(*pair)  # reads a TBX file
         contradict(settings.sample and bool(terms or settings.keep), "sample", "a glossary or text to keep")
+    elif isinstance(settings, Export):
+        check_request(settings.format, settings.quantization, settings.max_loss)
+    elif step.kind == "train" and step.config is not None:
+        check_requirements(step.config)
+        require_packages(*step.config.exports)
     elif isinstance(settings, Clean) and settings.repair:
         require_package("ftfy", "--repair")
     elif isinstance(settings, Score) and settings.embeddings:

@@ -46,7 +46,7 @@ class Problem:
 
     path: TreePath
     message: str
-    involved: frozenset[TreePath]
+    involved: frozenset[TreePath] = frozenset()
 
 
 def validate(tree: Mapping[str, Any]) -> tuple[Config | None, list[Problem]]:

@@ -20,11 +20,10 @@ from mt.api.pipelines import read_plan, run_pipeline, show_plan
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.extras.pipelines.checks import check_plan
-from mt.extras.pipelines.estimates import estimate_costs
+from mt.extras.pipelines.estimates import StepCost, estimate_costs, makespan
 from mt.extras.pipelines.loading import load_pipeline
 from mt.extras.pipelines.plan import Plan, make_plan
 from mt.extras.pipelines.records import note_attempt, output_digest
-from mt.extras.pipelines.results import StepCost, makespan
 from mt.text.lines import TextFile
 from pipeline_helpers import FEW, TEACHERS, make_pipeline, plan_of
 
@@ -557,6 +556,15 @@ def test_many_rounds_of_training_and_translation_are_planned(folder: Path) -> No
 def test_a_repair_needs_its_package(folder: Path) -> None:
     with pytest.raises(InputError, match="--repair needs a package"):
         plan_of(folder, "name: r\nsteps: {kept: {clean: {config: tiny.yaml, repair: true}}}\n")
+
+
+def test_what_only_a_command_refuses_is_refused_at_its_step(folder: Path) -> None:
+    export = "{model: {step: t}, format: huggingface, quantization: int8}"
+    text = f"name: p\nsteps:\n  t: {{train: {{config: tiny.yaml}}}}\n  e: {{export: {export}}}\n"
+    with pytest.raises(InputError, match=r"pipeline.yaml:4: step e: --quantization is for ctranslate2"):
+        plan_of(folder, text)
+    with pytest.raises(InputError, match=r"pipeline.yaml:3: step t: evaluation.bleu_tokenize: ko-mecab cannot"):
+        plan_of(folder, text, "steps.t.train.set.evaluation.bleu_tokenize=ko-mecab")
 
 
 def test_a_text_to_translate_is_read_before_anything_runs(folder: Path) -> None:

@@ -27,13 +27,11 @@ from mt.console import log
 from mt.extras.planning import first_config
 from mt.extras.planning.corpus_sample import MAX_SAMPLE, CorpusSample, sample_corpus, train_on_sample
 from mt.extras.planning.estimate import estimate
-from mt.extras.planning.first_config import PROBE_LENGTH, GivenTexts, describe, fitting_length
+from mt.extras.planning.first_config import PROBE_LENGTH, GivenTexts, describe, fitting_length, new_model_text
 from mt.extras.planning.init_options import InitOptions
 from mt.extras.planning.probe import Measurements, _measure, probe
 from mt.extras.planning.recipe import (
     SHAPES,
-    Choice,
-    ConfigTemplate,
     Length,
     PlanInputs,
     first_shape,
@@ -311,13 +309,10 @@ def sample_of(pairs: int, source: str = "ein alter Hund") -> CorpusSample:
 
 
 def config_of(inputs: PlanInputs, length: Length, shape_number: int | None = None) -> Config:
-    data = [
-        Choice("source_lang", "de"),
-        Choice("target_lang", "en"),
-        Choice("train", {"source": "it's: a #file, [odd]", "target": "b"}),
-    ]
+    train = [{"source": "it's: a #file, [odd]", "target": "b"}]
+    options = InitOptions("run", "de", "en", train, (), (), None, "auto")
     shape = first_shape(inputs) if shape_number is None else SHAPES[shape_number]
-    return ConfigTemplate("run", data, tokenizer_choices(inputs), inputs).config(shape, length)
+    return parse_config(new_model_text(options, inputs, shape, length), "mt init")
 
 
 @pytest.mark.parametrize("minutes", [None, 10.0, 600.0])
@@ -438,14 +433,9 @@ def test_the_step_limit_is_not_taken_for_lack_of_time(
     texts = texts_of(30_000, 30.0)
     sample = replace(texts.inputs.sample, sample=sample_corpus(data.train, data).sample)
     texts = replace(texts, inputs=replace(texts.inputs, sample=sample))
-    template = ConfigTemplate(
-        "run",
-        InitOptions("run", "en", "xx", [{"file": "a.tsv"}], (), (), None, "cpu").data_choices(1),
-        tokenizer_choices(texts.inputs),
-        texts.inputs,
-    )
-    tokenizers = train_on_sample(template.config(SHAPES[0], PROBE_LENGTH).tokenizer, sample.sample)
-    shape, length, _ = first_config._fit_to_time(template, texts, tokenizers)
+    options = InitOptions("run", "en", "xx", [{"file": "a.tsv"}], (), (), None, "cpu")
+    tokenizers = train_on_sample(config_of(texts.inputs, PROBE_LENGTH).tokenizer, sample.sample)
+    shape, length, _ = first_config._fit_to_time(options, texts, tokenizers)
     assert (shape, length.steps) == (SHAPES[1], 2)
     assert "2 steps, the limit of mt init, are 0." in notices[-1]
 

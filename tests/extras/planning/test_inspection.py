@@ -73,6 +73,16 @@ def test_the_format_of_a_table_is_detected(
     assert pairs_of(tmp_path, {**found.sources[0], "file": name}, **data) == expected_pairs
 
 
+@pytest.mark.parametrize("delimiter", [None, "tab"])
+def test_a_long_cell_is_quoted_whoever_names_the_delimiter(tmp_path: Path, delimiter: str | None) -> None:
+    before = csv.field_size_limit(2**17)  # as in a new process
+    try:
+        write_table(tmp_path / "a.tsv", [("en", "it"), ('"a" ' * 50_000, "b")], "\t")
+        assert keys(found_in(tmp_path, "a.tsv", Given(delimiter=delimiter))) == {"quoting": True}
+    finally:
+        csv.field_size_limit(before)
+
+
 def test_quotes_of_the_text_are_not_those_of_a_table(tmp_path: Path) -> None:
     """Excel leaves no quote in a bare cell, and quotes no cell without need."""
     write_lines(tmp_path / "a.tsv", ['"Go!"\tVa!', 'He said "no" to me.\tDisse di no.'])

@@ -10,20 +10,16 @@ from typing import Any
 from mt.config import Config, FromTrain
 from mt.config.problems import Problem
 from mt.config.sources import Source
-from mt.config.yaml_tree import TreePath
 from mt.data.mixture import direction
 from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES
 from mt.errors import InputError, MtError
 from mt.extras.doctor.clean import text_names
-from mt.extras.export.exporting import require_packages
-from mt.extras.pipelines.loading import problem
 from mt.extras.pipelines.model_checks import ModelChecker
-from mt.extras.pipelines.plan import Plan, Step
+from mt.extras.pipelines.plan import TEXT_KINDS, Plan, Step
 from mt.extras.pipelines.records import may_write, misfit
 from mt.extras.pipelines.schema import Score
 from mt.metrics.comet import find_checkpoint
-from mt.pipeline.training import check_requirements
 from mt.storage.output_path import require_writable
 from mt.storage.run_dir import RunDir
 from mt.system.devices import usable_devices
@@ -42,17 +38,17 @@ def check_plan(plan: Plan) -> None:
         plan.pipeline.refuse([found for step in plan.steps.values() for found in check(step)])
 
 
-def unusable_devices(plan: Plan, names: Iterable[str]) -> Iterator[Problem]:
-    """Report steps that name a device which this machine does not have."""
-    for name in names:
-        step = plan.steps[name]
-        path: TreePath = ("steps", name, step.kind, "device")
-        device = getattr(step.settings, "device", None)
+def refuse_unusable_devices(plan: Plan, names: Iterable[str]) -> None:
+    """Refuse steps that name a device which this machine does not have; other steps may run on it."""
+    problems = []
+    for step in map(plan.steps.__getitem__, names):
+        key, device = "device", getattr(step.settings, "device", None)
         trains = step.kind == "train" or (isinstance(step.settings, Score) and step.settings.train)
         if trains and device is None and step.config is not None:
-            path, device = plan.pipeline.set_path(name, "training.device"), step.config.training.device
+            key, device = "training.device", step.config.training.device
         if device not in (None, "auto", "cpu") and not usable_devices().get(device):
-            yield problem(f"this machine has no usable {device} device", *path)
+            problems.append(plan.problem(step, f"this machine has no usable {device} device", key))
+    plan.pipeline.refuse(problems)
 
 
 class _Checker:
@@ -61,7 +57,7 @@ class _Checker:
         self._lines = cache(lambda path: sum(1 for _ in read_lines(path)))
 
     def missing(self, step: Step) -> Iterator[Problem]:
-        """Report missing files, models and packages, and an output that would replace a file of the user."""
+        """Report missing files, models and COMET, and an output that would replace a file of the user."""
         keys = {path: key for key, paths in step.places.items() for path in paths}
         for path in step.reads:
             yield from self._missing(step, path, path.exists(), keys.get(path))
@@ -80,10 +76,7 @@ class _Checker:
             yield from self._unwritable(step)
         elif step.kind == "eval" and not may_write(self._plan, step):  # the step replaces all scores in its folder
             message = f"{step.output} is there, and this step did not write it; remove it, or rename the step"
-            yield problem(message, "steps", step.name)
-        if step.kind == "train" and step.config is not None:
-            check_requirements(step.config)
-            require_packages(*step.config.exports)
+            yield Problem(("steps", step.name), message)
 
     def _unwritable(self, step: Step) -> Iterator[Problem]:
         """Report an output that would replace a file of the user, or that cannot be written."""
@@ -113,7 +106,7 @@ class _Checker:
             wrong = f"writes {', '.join(names)}, not" if names else "has no test set, so it does not write"
             message = "" if path.name in names else f"step {writer.name} {wrong} {path.name}"
         if message:
-            yield self._problem(step, message, *filter(None, [key]))
+            yield self._problem(step, message, key)
 
     def _clean_names(self, step: Step) -> list[str]:
         """Return the names of the texts that a cleaning writes; it skips optional sources that are missing."""
@@ -209,7 +202,7 @@ class _Checker:
             return ending if ending in known else None
         if writer.kind == "clean":
             return None if ending in SIDES else ending
-        if writer.kind not in ("distill", "backtranslate"):
+        if writer.kind not in TEXT_KINDS:
             return None
         model, text = self._plan.config_of(writer.models()[0]), writer.places["input"][0]
         targets = model.data.target_lang
@@ -220,12 +213,11 @@ class _Checker:
     def unaligned(self, step: Step) -> Iterator[Problem]:
         """Report pairs of texts that must be aligned by line but are not; raise InputError if one cannot be read."""
         pairs = (("input", "closest_to"), ("source", "reference"))
-        for path in (*step.places.get("input", ()), *step.places.get("source", ())):
-            self._length(path)  # read it even if no other text must fit
         texts = [(key, [*step.places.get(first, ()), *step.places.get(key, ())]) for first, key in pairs]
-        for key, paths in [*texts, *((f"data.{split}", paths) for split, _, paths in step.sources())]:
-            lengths = list(map(self._length, paths)) if len(paths) == 2 else [None]
-            if None not in lengths and lengths[0] != lengths[1]:
+        texts += [(f"data.{split}", paths) for split, _, paths in step.sources() if len(paths) == 2]
+        for key, paths in texts:
+            lengths = list(map(self._length, paths))  # each text is read, even if no other must fit
+            if len(lengths) == 2 and None not in lengths and lengths[0] != lengths[1]:
                 reason = f"the lines of {paths[1]} are not those of {paths[0]}"
                 if all(isinstance(length, int) for length in lengths):
                     reason = f"{paths[1]} has {lengths[1]:,} lines, {paths[0]} has {lengths[0]:,}"
@@ -236,7 +228,7 @@ class _Checker:
         writer = self._plan.writer(path)
         if writer is None:
             return self._lines(path) if path.is_file() else None  # an optional source
-        if writer.kind in ("distill", "backtranslate"):
+        if writer.kind in TEXT_KINDS:
             return self._length(writer.places["input"][0])
         return f"{writer.name}/{path.stem}" if writer.kind == "clean" else None
 

@@ -7,19 +7,22 @@ import contextlib
 import json
 import os
 import platform
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from functools import cache
+from heapq import heappop, heappush
 from itertools import chain
 from pathlib import Path
 
 from mt.config import Config, PairFiles, Source
 from mt.config.problems import SECTIONS
-from mt.console import log
+from mt.console import duration, log, table
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError, MtError
 from mt.extras.doctor.scoring import random_interval, small_model
 from mt.extras.pipelines.plan import Plan, Step
-from mt.extras.pipelines.results import StepCost
+from mt.extras.pipelines.records import State
+from mt.extras.pipelines.results import identity
 from mt.extras.pipelines.schema import Score
 from mt.extras.planning.corpus_sample import train_on_sample
 from mt.extras.planning.dry_run import Texts, read_texts
@@ -41,6 +44,29 @@ _FORWARD = 0.28  # of a training step's time: without gradients, in batches that
 _SCORE_BYTES, _WEIGHT_BYTES = 160, 4  # of a pair's scores, of a weight
 
 
+@dataclass(frozen=True)
+class StepCost:
+    """The estimated cost of a step: seconds, and bytes on the disk; None: unknown."""
+
+    seconds: float | None = None
+    disk: int | None = None
+
+
+def plan_table(plan: Plan, step_states: Mapping[str, State], names: list[str], jobs: int, keep: bool) -> str:
+    """Return the steps with the estimated costs of those named, which are to run; `keep` is as in `estimate_costs`."""
+    costs, rows = estimate_costs(plan, names, jobs, keep), []
+    for name in plan.steps:
+        cost = costs.get(name, StepCost())
+        seconds = "-" if cost.seconds is None else duration(cost.seconds)
+        megabytes = "-" if cost.disk is None else f"{cost.disk / 1e6:,.1f}"
+        rows.append([*identity(plan, name, step_states), seconds, megabytes])
+    unknown = sum(cost.seconds is None for cost in costs.values())
+    without = f", without {unknown} step{'s' * (unknown > 1)} of unknown length" if unknown else ""
+    disk = sum(cost.disk or 0 for cost in costs.values()) / 1e6
+    total = f"estimated: {duration(makespan(plan, costs, jobs))}, {jobs} at once{without}; {disk:,.0f} MB"
+    return "\n".join([table(["step", "command", "state", "needs", "time", "MB"], rows), total])
+
+
 def estimate_costs(plan: Plan, names: list[str], jobs: int = 1, keep: bool = True) -> dict[str, StepCost]:
     """Estimate the cost of some steps if `jobs` run at once; with `keep` the timings are saved for the next time."""
     threads = os.environ.get("OMP_NUM_THREADS")
@@ -51,6 +77,20 @@ def estimate_costs(plan: Plan, names: list[str], jobs: int = 1, keep: bool = Tru
     finally:
         os.environ.pop("OMP_NUM_THREADS", None)
         os.environ |= {} if threads is None else {"OMP_NUM_THREADS": threads}
+
+
+def makespan(plan: Plan, costs: Mapping[str, StepCost], jobs: int) -> float:
+    """Return the seconds until the last of these steps has ended if `jobs` run at once, started as `execute` does."""
+    waiting, running = list(filter(costs.__contains__, plan.steps)), list[tuple[float, str]]()
+    ended, now = set[str](), 0.0
+    while waiting or running:
+        ready = [name for name in waiting if ended.issuperset(costs.keys() & plan.steps[name].needs)]
+        for name in ready[: jobs - len(running)]:
+            waiting.remove(name)
+            heappush(running, (now + (costs[name].seconds or 0.0), name))
+        now, name = heappop(running)
+        ended.add(name)
+    return now
 
 
 def search_factor(beam: int, is_int8: bool = False, has_shortlist: bool = False) -> float:

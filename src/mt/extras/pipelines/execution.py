@@ -61,22 +61,24 @@ def execute(plan: Plan, jobs: int, only: str | None = None) -> None:
     with StopRequest() as stop, ThreadPoolExecutor(jobs) as pool:
         runner = _Runner(plan, jobs, stop)
         waiting, running = dict.fromkeys(names), dict[Future[None], str]()
-        done = set(plan.steps) - set(names)
-        while running or (waiting and not runner.is_ending):
+        done, failures = set(plan.steps) - set(names), list[BaseException]()
+        while running or waiting:
+            if failures or stop.signal is not None:
+                waiting.clear()
             for name in [name for name in waiting if done.issuperset(plan.steps[name].needs)]:
-                if len(running) < jobs and not runner.is_ending:
+                if len(running) < jobs:
                     del waiting[name]
                     running[pool.submit(runner.run, plan.steps[name])] = name
             for future in wait(running, timeout=0.1, return_when=FIRST_COMPLETED).done:
                 done.add(running.pop(future))
-                runner.failures += [error] if (error := future.exception()) else []
+                failures += [error] if (error := future.exception()) else []
             runner.forward_signal()
     if stop.signal is not None:
-        failed = [f.message for f in runner.failures if isinstance(f, MtError) and not isinstance(f, StoppedError)]
+        failed = [f.message for f in failures if isinstance(f, MtError) and not isinstance(f, StoppedError)]
         message = "\n".join([f"pipeline {plan.pipeline.file.name} was stopped", *failed])
         raise StoppedError(stop.signal, message, "run the same command to resume")
-    if runner.failures:
-        raise _combined(runner.failures)
+    if failures:
+        raise _combined(failures)
 
 
 def _combined(failures: list[BaseException]) -> BaseException:
@@ -94,22 +96,14 @@ class _Runner:
         self._plan, self._jobs, self._stop = plan, jobs, stop
         self._gpus = _gpus() if jobs > 1 else []
         self._busy, self._busy_lock = Counter[str](), threading.Lock()  # running steps of each GPU
-        self._processes: set[subprocess.Popen[bytes]] = set()
-        self._is_forwarded = False
-        self.failures: list[BaseException] = []
-
-    @property
-    def is_ending(self) -> bool:
-        """Return True once no more steps are to be started."""
-        return bool(self.failures) or self._stop.signal is not None
+        self._processes, self._signalled = set[subprocess.Popen[bytes]](), set[subprocess.Popen[bytes]]()
 
     def forward_signal(self) -> None:
-        """Pass a signal that was received on to the running commands, once."""
-        if self._stop.signal is None or self._is_forwarded:
-            return
-        self._is_forwarded = True
-        for process in list(self._processes):
-            _send_signal(process, self._stop.signal)
+        """Pass a signal that was received on to the running commands, to each once."""
+        if self._stop.signal is not None:
+            for process in self._processes - self._signalled:
+                self._signalled.add(process)
+                _send_signal(process, self._stop.signal)
 
     def run(self, step: Step) -> None:
         """Run a step unless it is done."""
@@ -166,8 +160,6 @@ class _Runner:
             **own_group,
         )
         self._processes.add(process)
-        if self._stop.signal is not None:
-            _send_signal(process, self._stop.signal)
         try:
             last = _copy_output(process, step.name, self._plan.records / f"{step.name}.log")
             core_seconds = _wait(process)

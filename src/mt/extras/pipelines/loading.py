@@ -41,28 +41,23 @@ class Pipeline:
         kind, settings = self.steps[name]
         if not isinstance(settings, OnCorpus):
             return {}
-        merged: dict[str, tuple[TreePath, Any]] = {}
+        given = list[tuple[TreePath, str, Any]]()
         for prefix, values in ((("set",), self.file.set), (("steps", name, kind, "set"), settings.set)):
-            # `section: {key: ...}` and `section.key` may both be there; --set replaces either, so it comes last.
-            given = [((*prefix, *path), ".".join(path), value) for path, value in entries(values)]
-            for path, key, value in sorted(given, key=lambda each: self._is_override(each[0])):
-                if value is not None or key not in SECTIONS:  # a section that is null has all its keys commented out
-                    merged[key] = path, value
-        self._lift_minutes(merged)
+            given += [((*prefix, *path), ".".join(path), value) for path, value in entries(values)]
+        merged: dict[str, tuple[TreePath, Any]] = {}
+        # `section: {key: ...}` and `section.key` may both be there; --set replaces either.
+        for path, key, value in sorted(given, key=lambda each: self._precedence(each[0])):
+            if value is not None or key not in SECTIONS:  # a section that is null has all its keys commented out
+                merged[key] = path, value
+        # `max_steps` lifts a time limit that it has precedence over.
+        steps, minutes = (merged.get(f"training.{key}") for key in ("max_steps", "minutes"))
+        if steps and minutes and self._precedence(steps[0]) > self._precedence(minutes[0]):
+            merged["training.minutes"] = steps[0], None
         return merged
 
-    def _lift_minutes(self, merged: dict[str, tuple[TreePath, Any]]) -> None:
-        """Set `minutes` to null where `max_steps` has precedence: a step's value, or one of `--set`."""
-
-        def precedence(path: TreePath) -> tuple[bool, bool]:
-            return path[0] == "steps", self._is_override(path)
-
-        steps, minutes = (merged.get(f"training.{key}") for key in ("max_steps", "minutes"))
-        if steps and minutes and precedence(steps[0]) > precedence(minutes[0]):
-            merged["training.minutes"] = steps[0], None
-
-    def _is_override(self, path: TreePath) -> bool:
-        return nearest_origin(path, self.origins)[0] == math.inf  # instead of a line of the file
+    def _precedence(self, path: TreePath) -> tuple[bool, bool]:
+        """Return the rank of a value: a step's replaces that of all steps, and `--set` the file's in either."""
+        return path[0] == "steps", nearest_origin(path, self.origins)[0] == math.inf
 
     def set_path(self, name: str, key: str) -> TreePath:
         """Return the path of the value that sets a key of a step's configuration; `config` if none does."""
@@ -102,11 +97,6 @@ def load_pipeline(path: Path, overrides: Sequence[str] = ()) -> Pipeline:
     return Pipeline(path, text, file, steps, origins)
 
 
-def problem(message: str, *path: str | int) -> Problem:
-    """Return a problem with a key."""
-    return Problem(path, message, frozenset())
-
-
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     suggestions = similar(word, known)
     return f"did you mean {' or '.join(suggestions)}?" if suggestions else ""
@@ -115,13 +105,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def _read_step(name: str, step: Any, problems: list[Problem]) -> tuple[str, StepSettings] | None:
     known = ", ".join(KINDS)
     if not re.fullmatch(STEP_NAME, name):
-        problems.append(problem("the name of a step has letters, digits, - and _ only (at most 100)", "steps", name))
+        problems.append(Problem(("steps", name), "the name of a step has letters, digits, - and _ only (at most 100)"))
     elif not isinstance(step, Mapping) or len(step) != 1:
         has = f"has {', '.join(step)}" if isinstance(step, Mapping) and step else "names nothing to do"
-        problems.append(problem(f"{has}; a step has one key of {known}", "steps", name))
+        problems.append(Problem(("steps", name), f"{has}; a step has one key of {known}"))
     elif (kind := next(iter(step))) not in KINDS:
         hint = did_you_mean(kind, KINDS) or f"known here: {known}"
-        problems.append(problem(f"unknown kind of step; {hint}", "steps", name, kind))
+        problems.append(Problem(("steps", name, kind), f"unknown kind of step; {hint}"))
     else:
         settings = _validated(KINDS[kind], step[kind] or {}, ("steps", name, kind), problems)
         return None if settings is None else (kind, settings)
@@ -135,7 +125,7 @@ def _validated(model: type[_S], tree: Any, prefix: TreePath, problems: list[Prob
         for wrong in explain(error, tree, lambda _, path: (None, Place if len(path) > 1 else model)):
             section = wrong.path[0] if model is PipelineFile and wrong.path[0] in SECTIONS else ""
             remedy = f"belongs to a training; write it in steps.NAME.train.set.{section}, or for all in set.{section}"
-            problems.append(problem(remedy if section else wrong.message, *prefix, *wrong.path))
+            problems.append(Problem((*prefix, *wrong.path), remedy if section else wrong.message))
         return None
 
 

@@ -14,7 +14,7 @@ from mt.data.sentence_format import SentenceFormat
 from mt.decoding.engine import FLOAT_TYPES
 from mt.errors import InputError
 from mt.evaluation.texts import has_split, owner
-from mt.extras.export.exporting import check_request, is_quantized
+from mt.extras.export.exporting import is_quantized
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.schema import Distill, Export
 from mt.storage.find_model import find_model
@@ -51,7 +51,6 @@ class ModelChecker:
                 yield self._problem(step, f"the vocabulary of {other} is not that of {models[0]}", "model")
 
     def _unfit_export(self, step: Step, settings: Export, model: Path) -> Iterator[Problem]:
-        check_request(settings.format, settings.quantization, settings.max_loss)
         config = self._plan.config_of(model)
         for rule in export_rules(config, settings.format):
             yield self._problem(step, rule.reason, "format")

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from mt.config.loading import as_yaml, parse_tree, read_limited
 from mt.config.problems import Problem
 from mt.config.yaml_tree import TreePath
 from mt.errors import InputError
-from mt.extras.pipelines.loading import Pipeline, as_place, did_you_mean, places, problem
+from mt.extras.pipelines.loading import Pipeline, as_place, did_you_mean, places
 from mt.extras.pipelines.schema import COMMANDS, Export, OnCorpus, Place, StepSettings, Train
 from mt.storage.find_model import find_model
 from mt.storage.run_dir import RunDir
@@ -22,8 +22,8 @@ from mt.system.cpus import usable_cores
 
 _MODELS = ("model", "forward", "backward")  # keys of models, whose paths are not relative to `root`
 _NO_OPTIONS = ("config", "set", "format", "output")  # keys that are added to a command by rules of their own
-_TEXT_KINDS = ("distill", "backtranslate")  # kinds of steps whose output is one file
-_FORCED = (*_TEXT_KINDS, "eval", "export")  # kinds whose commands replace an earlier output only with --force
+TEXT_KINDS = ("distill", "backtranslate")  # kinds of steps whose output is one file
+_FORCED = (*TEXT_KINDS, "eval", "export")  # kinds whose commands replace an earlier output only with --force
 # The kind of step that a key must name; other keys name steps that write text
 _PRODUCERS = {**dict.fromkeys((*_MODELS, "init_from", "distill_from"), "train"), "scores": "score"}
 
@@ -93,11 +93,11 @@ class Plan:
         writer = self.writer(model)
         return writer.config if writer else None
 
-    def problem(self, step: Step, message: str, *keys: str) -> Problem:
+    def problem(self, step: Step, message: str, key: str | None) -> Problem:
         """Return a problem with a step's key, or with a dotted one of its configuration."""
-        if keys and "." in keys[0]:
-            return problem(message, *self.pipeline.set_path(step.name, keys[0]))
-        return problem(message, "steps", step.name, step.kind, *keys)
+        if key and "." in key:
+            return Problem(self.pipeline.set_path(step.name, key), message)
+        return Problem(("steps", step.name, step.kind, *filter(None, [key])), message)
 
     @cached_property
     def upstream(self) -> dict[str, set[str]]:
@@ -161,19 +161,19 @@ def _reference_problems(pipeline: Pipeline, named: Iterable[tuple[TreePath, Plac
             continue
         if place.step not in pipeline.steps:
             hint = did_you_mean(place.step, pipeline.steps) or f"there are {', '.join(pipeline.steps)}"
-            yield problem(f"there is no step {place.step}; {hint}", *path)
+            yield Problem(path, f"there is no step {place.step}; {hint}")
             continue
         kind = pipeline.steps[place.step][0]
         key = next((str(part) for part in reversed(path) if not isinstance(part, int)), "")
         wanted = _PRODUCERS.get(key.rpartition(".")[2])
         if wanted and (kind != wanted or place.file):
-            yield problem(f"needs a {wanted} step, and {place.step} is a {kind} step", *path)
+            yield Problem(path, f"needs a {wanted} step, and {place.step} is a {kind} step")
         elif place.file and (place.file.startswith("/") or ".." in place.file.split("/")):
-            yield problem(f"{place.file} is not in the step's folder", *path)
-        elif not wanted and kind in _TEXT_KINDS and place.file:
-            yield problem(f"{place.step} writes one file; leave out `file`", *path)
-        elif not wanted and kind not in _TEXT_KINDS and not place.file:
-            yield problem(f"{place.step} writes a folder; add `file` to name the text in it", *path)
+            yield Problem(path, f"{place.file} is not in the step's folder")
+        elif not wanted and kind in TEXT_KINDS and place.file:
+            yield Problem(path, f"{place.step} writes one file; leave out `file`")
+        elif not wanted and kind not in TEXT_KINDS and not place.file:
+            yield Problem(path, f"{place.step} writes a folder; add `file` to name the text in it")
 
 
 def _order(pipeline: Pipeline, needs: Mapping[str, tuple[str, ...]]) -> list[str]:
@@ -183,7 +183,7 @@ def _order(pipeline: Pipeline, needs: Mapping[str, tuple[str, ...]]) -> list[str
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in path:
             cycle = " needs ".join((*path[path.index(name) :], name))
-            pipeline.refuse([problem(f"the steps wait for one another: {cycle}", "steps", name)])
+            pipeline.refuse([Problem(("steps", name), f"the steps wait for one another: {cycle}")])
         for other in needs[name] if name not in order else ():
             visit(other, (*path, name))
         order[name] = None
@@ -198,7 +198,7 @@ def _output(pipeline: Pipeline, folder: Path, name: str) -> Path:
     given = getattr(settings, "output", None)
     if given is not None:
         return Path(given) if isinstance(settings, Export) else _text(pipeline, given)
-    return folder / name / "translations.txt" if kind in _TEXT_KINDS else folder / name
+    return folder / name / "translations.txt" if kind in TEXT_KINDS else folder / name
 
 
 def _text(pipeline: Pipeline, path: str) -> Path:
@@ -207,15 +207,13 @@ def _text(pipeline: Pipeline, path: str) -> Path:
 
 def _output_problems(pipeline: Pipeline, outputs: Mapping[str, Path]) -> Iterator[Problem]:
     """Report outputs that are the same or lie in one another."""
-    taken: dict[str, str] = {}
-    for name, output in outputs.items():
-        real = os.path.realpath(output).lower()  # on some systems A and a are one file
-        for other, writer in taken.items():
-            if Path(real).is_relative_to(other) or Path(other).is_relative_to(real):
-                message = f"writes to {output}, and so does {writer}"
-                given = next((n for n in (name, writer) if getattr(pipeline.steps[n][1], "output", None)), name)
-                yield problem(message, "steps", given, pipeline.steps[given][0])
-        taken[real] = name
+    # On some systems A and a are one file.
+    real = {name: Path(os.path.realpath(output).lower()) for name, output in outputs.items()}
+    for writer, name in combinations(outputs, 2):
+        if real[name].is_relative_to(real[writer]) or real[writer].is_relative_to(real[name]):
+            message = f"writes to {outputs[name]}, and so does {writer}"
+            given = next((n for n in (name, writer) if getattr(pipeline.steps[n][1], "output", None)), name)
+            yield Problem(("steps", given, pipeline.steps[given][0]), message)
 
 
 def _make_step(pipeline: Pipeline, folder: Path, outputs: dict[str, Path], name: str, needs: tuple[str, ...]) -> Step:
@@ -234,7 +232,7 @@ def _make_step(pipeline: Pipeline, folder: Path, outputs: dict[str, Path], name:
     if isinstance(settings, OnCorpus):
         path = pipeline.path.parent / settings.config
         if not path.is_file():
-            pipeline.refuse([problem(f"there is no file {path}", "steps", name, kind, "config")])
+            pipeline.refuse([Problem(("steps", name, kind, "config"), f"there is no file {path}")])
         overrides = _overrides(pipeline, name, settings, path, path_of)
         config = _load(pipeline, name, kind, path, overrides)
         config_words = ("--config", str(path), *(word for each in overrides for word in ("--set", each)))
@@ -296,5 +294,5 @@ def _load(pipeline: Pipeline, name: str, kind: str, path: Path, overrides: list[
         raise InputError(f"{place}: step {name}: {message}", error.hint) from None
     if kind == "train" and config.name != name:
         message = f"the run of a step is named after it, {name}"
-        pipeline.refuse([problem(message, "steps", name, kind, "set", "name")])
+        pipeline.refuse([Problem(("steps", name, kind, "set", "name"), message)])
     return config

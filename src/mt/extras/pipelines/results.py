@@ -1,11 +1,9 @@
-"""Output of a pipeline: tables of its plan and of its states, scores and costs, a report, and a script for Slurm."""
+"""Output of a pipeline: a table of its states, scores and costs, a report, and a script for Slurm."""
 
 import html
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from heapq import heappop, heappush
 from pathlib import Path
 
 from mt.console import duration, quoted, table
@@ -17,43 +15,6 @@ from mt.storage import atomic
 from mt.storage.run_dir import RunDir
 
 _HEADER = ["step", "command", "state", "needs", "BLEU", "chrF", "time", "core time", "MB"]
-
-
-@dataclass(frozen=True)
-class StepCost:
-    """The estimated cost of a step: seconds, and bytes on the disk; None: unknown."""
-
-    seconds: float | None = None
-    disk: int | None = None
-
-
-def plan_table(plan: Plan, step_states: Mapping[str, State], costs: Mapping[str, StepCost], jobs: int) -> str:
-    """Return the steps with the estimated costs of those that are to run."""
-    rows = []
-    for name in plan.steps:
-        cost = costs.get(name, StepCost())
-        seconds = "-" if cost.seconds is None else duration(cost.seconds)
-        megabytes = "-" if cost.disk is None else f"{cost.disk / 1e6:,.1f}"
-        rows.append([*_identity(plan, name, step_states), seconds, megabytes])
-    unknown = sum(cost.seconds is None for cost in costs.values())
-    without = f", without {unknown} step{'s' * (unknown > 1)} of unknown length" if unknown else ""
-    disk = sum(cost.disk or 0 for cost in costs.values()) / 1e6
-    total = f"estimated: {duration(makespan(plan, costs, jobs))}, {jobs} at once{without}; {disk:,.0f} MB"
-    return "\n".join([table(["step", "command", "state", "needs", "time", "MB"], rows), total])
-
-
-def makespan(plan: Plan, costs: Mapping[str, StepCost], jobs: int) -> float:
-    """Return the seconds until the last of these steps has ended if `jobs` run at once, started as `execute` does."""
-    waiting, running = list(filter(costs.__contains__, plan.steps)), list[tuple[float, str]]()
-    ended, now = set[str](), 0.0
-    while waiting or running:
-        ready = [name for name in waiting if ended.issuperset(costs.keys() & plan.steps[name].needs)]
-        for name in ready[: jobs - len(running)]:
-            waiting.remove(name)
-            heappush(running, (now + (costs[name].seconds or 0.0), name))
-        now, name = heappop(running)
-        ended.add(name)
-    return now
 
 
 def status_table(plan: Plan) -> str:
@@ -88,12 +49,13 @@ def _rows(plan: Plan, step_states: Mapping[str, State]) -> list[list[str]]:
     records = {name: read_record(plan, step) for name, step in plan.steps.items()}
     rows = []
     for name, record in records.items():
-        costs = _costs([record]) if record else ["-"] * 3
-        rows.append([*_identity(plan, name, step_states), *_scores(record), *costs])
+        cells = [*_scores(record), *_costs([record])] if record else ["-"] * 5
+        rows.append([*identity(plan, name, step_states), *cells])
     return [*rows, ["all", "", "", "", "", "", *_costs(list(filter(None, records.values())))]]
 
 
-def _identity(plan: Plan, name: str, step_states: Mapping[str, State]) -> list[str]:
+def identity(plan: Plan, name: str, step_states: Mapping[str, State]) -> list[str]:
+    """Return the first cells of a step's row in a table: name, command, state, and what it needs."""
     return [name, plan.steps[name].kind, step_states[name], ", ".join(plan.steps[name].needs) or "-"]
 
 
@@ -102,10 +64,9 @@ def _costs(records: list[Record]) -> list[str]:
     return [duration(seconds), duration(cores), f"{disk / 1e6:,.1f}"]
 
 
-def _scores(record: Record | None) -> list[str]:
+def _scores(record: Record) -> list[str]:
     """Return BLEU and chrF of beam search, or of the last method, in the first language."""
-    scores = record.scores if record else []
-    best = next((each for each in scores if each.get("method") == "beam"), scores[-1] if scores else {})
+    best = next((each for each in record.scores if each.get("method") == "beam"), (record.scores or [{}])[-1])
     values = [best.get(key) for key in ("bleu", "chrf")]
     return [f"{value:.1f}" if isinstance(value, float) else "-" for value in values]
 

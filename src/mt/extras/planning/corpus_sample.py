@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from typing import Generic, TypeVar
 
@@ -67,8 +68,9 @@ class CorpusSample:
         """Return the mean bytes of a pair, line ends included."""
         return sum(len(text.encode()) + 1 for text in chain(*self.sample)) / max(len(self.sample), 1)
 
+    @cached_property
     def letters(self) -> tuple[Counter[str], Counter[str]]:
-        """Count the letters of each side of the sample."""
+        """The letters of each side of the sample, counted."""
         source, target = (Counter(filter(str.isalpha, chain(*(pair[side] for pair in self.sample)))) for side in (0, 1))
         return source, target
 

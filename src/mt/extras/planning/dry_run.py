@@ -183,9 +183,8 @@ def _memory(measured: Measurements) -> str:
 
 def _writable_parent(run_dir: RunDir) -> Path:
     """Return the nearest existing folder on the path of the run folder."""
-    folder = run_dir.root.absolute()
-    while not os.path.lexists(folder):
-        folder = folder.parent
+    root = run_dir.root.absolute()
+    folder = next(path for path in (root, *root.parents) if os.path.lexists(path))
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise MachineError(f"{folder}: cannot write here, where the run folder is to be")
     return folder

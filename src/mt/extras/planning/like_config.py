@@ -38,12 +38,13 @@ def convert_config(path: Path, given: Mapping[str, Any]) -> tuple[str, str, str]
     languages = values.get("data.source_lang"), values.get("data.target_lang")
     _add_texts(conversion, file, named_texts(toolkit, options, languages, file), given)
     _add_dependent_values(conversion)
-    _require_valid(conversion, file)
+    sections = _sections(conversion)
+    _require_valid(sections, conversion.origins, file)
     lists: list[str] = []
     for title, lines in (("Differs in meaning:", conversion.differing), ("Without a counterpart:", conversion.missing)):
         lists += [title, *(f"  {line}" for line in lines)] if lines else []
     origin = f"{file}, of {toolkit}"
-    text = config_text(_sections(conversion), [f"Converted by `mt init` from {origin}.", _RAW, *lists])
+    text = config_text(sections, [f"Converted by `mt init` from {origin}.", _RAW, *lists])
     parse_config(text, "the text that mt init has written")
     summary = "\n".join([f"{origin}: {converted} values are taken from it", _RAW, *lists])
     return str(conversion.values["name"]), text, summary
@@ -88,14 +89,11 @@ def _add_dependent_values(conversion: Conversion) -> None:
         origins["data.max_length"] = "a batch holds no longer sentence", 0
 
 
-def _require_valid(conversion: Conversion, file: str) -> None:
-    tree: dict[str, Any] = {}
-    for key, value in conversion.values.items():
-        section, _, name = key.rpartition(".")
-        (tree.setdefault(section, {}) if section else tree)[name] = value
-    _, problems = validate(tree)
+def _require_valid(sections: Mapping[str, list[Choice]], origins: Mapping[str, tuple[str, int]], file: str) -> None:
+    tree: dict[str, Any] = {name: {each.key: each.value for each in choices} for name, choices in sections.items()}
+    _, problems = validate(tree.pop("") | tree)
     for problem in problems:
-        name, line = conversion.origins.get(dotted(problem.path[:2]), ("", 0))
+        name, line = origins.get(dotted(problem.path[:2]), ("", 0))
         place = f"{file}:{line}: {name}" if line else f"{file}: {dotted(problem.path)}"
         if name == _GIVEN:
             place = f"--{problem.path[-1]}".replace("_", "-")

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mt.config import Config, parse_config
 from mt.config.loading import as_yaml
 from mt.extras.planning.corpus_sample import CorpusSample
 
@@ -34,9 +33,7 @@ _SIZE_CLASSES = (
 _SAME_ALPHABET = 0.3  # share of the letters in common
 _MAX_HELD_OUT = 1000  # pairs
 _COMMENT_COLUMN = 32
-_ROBUST_REASON = "also train for typos, title case, URLs, ...; false: 0.2 BLEU more on clean text"
 _POSITIONS_REASON = "2 BLEU more in short trainings of Multi30k; sinusoidal: for exports to Hugging Face"
-_INT8_REASON = "1.5 to 2 times as fast as float32, with the same BLEU; shortlist: 50 is faster still"
 TUNING_REASON = "of the model, on the validation set, when training ends"
 
 
@@ -127,7 +124,7 @@ def tokenizer_choices(inputs: PlanInputs) -> list[Choice]:
     """Return the tokenizer section."""
     size_class = inputs.size_class
     reason = f"{inputs.pairs:,} pairs: {size_class.vocab_reason}"
-    source, target = inputs.sample.letters()
+    source, target = inputs.sample.letters
     letters = len(source.keys() | target.keys())
     if letters > size_class.vocab_size // 3 and size_class is not _SIZE_CLASSES[-1]:
         large_enough = (larger for larger in _SIZE_CLASSES if letters <= larger.vocab_size // 3)
@@ -214,36 +211,6 @@ def training_choices(shape: Shape, inputs: PlanInputs, length: Length) -> list[C
 def rounded(number: float) -> int:
     """Round to two significant digits, and to at least 1."""
     return max(1, int(float(f"{number:.1e}")))
-
-
-@dataclass(frozen=True)
-class ConfigTemplate:
-    """A configuration without the size of the model and the length of the training."""
-
-    name: str
-    data: list[Choice]
-    tokenizer: list[Choice]
-    inputs: PlanInputs
-
-    def text(self, shape: Shape, length: Length, header: Sequence[str] = ()) -> str:
-        """Return YAML below a comment of `header`."""
-        decoding = [Choice("beam_size", 5), Choice("tune_length_penalty", True, TUNING_REASON)]
-        if self.inputs.device == "cpu":
-            decoding.append(Choice("compute_type", "int8", _INT8_REASON))
-        sections = {
-            "": [Choice("name", self.name)],
-            "data": self.data,
-            "augmentation": [Choice("robust", True, _ROBUST_REASON)],
-            "tokenizer": self.tokenizer,
-            "model": model_choices(shape, self.inputs, length.epochs),
-            "training": training_choices(shape, self.inputs, length),
-            "decoding": decoding,
-        }
-        return config_text(sections, header)
-
-    def config(self, shape: Shape, length: Length) -> Config:
-        """Return the parsed configuration."""
-        return parse_config(self.text(shape, length), "mt init")
 
 
 def config_text(sections: Mapping[str, Sequence[Choice]], header: Sequence[str]) -> str:

@@ -34,6 +34,7 @@ def language_code(name: str) -> str | None:
 
 def table_style(name: str, kind: str, given: Given, decide: Decide) -> Source:
     """Find the delimiter and the quoting of a table; leave out those that are usual for its kind."""
+    csv.field_size_limit(2**31 - 1)
     usual = "\t" if kind == ".tsv" else ","
     delimiter = given.delimiter or _delimiter(name, usual, decide)
     delimiter = _DELIMITERS.get(delimiter, delimiter)
@@ -47,7 +48,6 @@ def table_style(name: str, kind: str, given: Given, decide: Decide) -> Source:
 
 
 def _delimiter(name: str, usual: str, decide: Decide) -> str:
-    csv.field_size_limit(2**31 - 1)
     lines = [line for line in islice(read_lines(Path(name)), _SAMPLE) if line]
     if not lines:
         raise InputError(f"{name}: no line in it", "check the file")
