@@ -29,28 +29,26 @@ _MIN_COUNT = 2  # a word seen once teaches only the case of unknown words
 
 def upper_case(text: str, language: str = "") -> str:
     """Return a text in capitals; letters that would become several stay as they are, except for ß."""
-    return _recased(_with_dotted_i(text, language), str.upper)
+    return _recased(text, language, str.upper)
 
 
 def lower_case(text: str, language: str = "") -> str:
     """Return a text in small letters; letters that would become several stay as they are."""
-    return _recased(text.translate({0x49: "ı", 0x130: "i"}) if _has_dotted_i(language) else text, str.lower)
+    return _recased(text, language, str.lower)
 
 
-def _with_dotted_i(text: str, language: str) -> str:
-    return text.translate({0x69: "İ"}) if _has_dotted_i(language) else text
-
-
-def _has_dotted_i(language: str) -> bool:
-    return base_language(language) in _DOTTED_I
-
-
-def _recased(text: str, change: Callable[[str], str]) -> str:
+def _recased(text: str, language: str, change: Callable[[str], str]) -> str:
     """Change the case of a text, but not of letters that would become several, except for ß."""
+    if _has_dotted_i(language):
+        text = text.translate({ord("I"): "ı", ord("İ"): "i"} if change is str.lower else {ord("i"): "İ"})
     changed = change(text)
     if len(changed) == len(text):
         return changed
     return "".join(c if len(change(c)) > 1 and c != "ß" else change(c) for c in text)
+
+
+def _has_dotted_i(language: str) -> bool:
+    return base_language(language) in _DOTTED_I
 
 
 def title_case(text: str, language: str = "") -> str:
@@ -58,7 +56,7 @@ def title_case(text: str, language: str = "") -> str:
 
     Words in Georgian, which writes capitals for whole words only, stay as they are.
     """
-    return _FIRST_LETTER.sub(lambda match: match[1] + _recased(_with_dotted_i(match[2], language), str.title), text)
+    return _FIRST_LETTER.sub(lambda match: match[1] + _recased(match[2], language, str.title), text)
 
 
 Recase = Callable[[str, str], str]  # of a text and its language
