@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.config import Config
 from mt.data.augmentation import Languages, Pair, augment
 from mt.data.batching import Sentences, TrainingCorpus
 from mt.data.bidirectional import reversed_pairs
@@ -42,14 +41,6 @@ def choose_kinds(indices: Indices, shares: Mapping[str, float], seed: int, epoch
     """Return the index in `shares` (N,) of each sentence's change; `len(shares)` stands for none."""
     uniform = (hash_indices(indices, _keys(seed, epoch)[0]) >> np.uint64(11)) * 2.0**-53
     return np.searchsorted(np.cumsum(list(shares.values())), uniform, side="right")
-
-
-def languages_of(config: Config) -> Languages:
-    """Return the languages of a configuration; empty where a side has several."""
-    source, target = (
-        codes[0] if len(codes) == 1 else "" for codes in (config.data.source_lang, config.data.target_lang)
-    )
-    return Languages(source, target)
 
 
 @dataclass(frozen=True)
