@@ -15,6 +15,7 @@ from mt.text.languages import base_language
 from mt.text.lines import nfc
 
 _DOTTED_I = {"tr", "az", "tt", "crh"}  # languages with the letters ı and İ
+_TO_CAPITAL, _TO_SMALL = {ord("i"): "İ"}, {ord("I"): "ı", ord("İ"): "i"}  # their letters with other counterparts
 _FIRST_LETTER = re.compile(r"(?<!\S)([^\w\s]*)(\w)")
 WORD = re.compile(r"[^\W\d_]+")
 """Letters in a row."""
@@ -29,18 +30,18 @@ _MIN_COUNT = 2  # a word seen once teaches only the case of unknown words
 
 def upper_case(text: str, language: str = "") -> str:
     """Return a text in capitals; letters that would become several stay as they are, except for ß."""
-    return _recased(text, language, str.upper)
+    return _recased(text, language, str.upper, _TO_CAPITAL)
 
 
 def lower_case(text: str, language: str = "") -> str:
     """Return a text in small letters; letters that would become several stay as they are."""
-    return _recased(text, language, str.lower)
+    return _recased(text, language, str.lower, _TO_SMALL)
 
 
-def _recased(text: str, language: str, change: Callable[[str], str]) -> str:
+def _recased(text: str, language: str, change: Callable[[str], str], dotted: Mapping[int, str]) -> str:
     """Change the case of a text, but not of letters that would become several, except for ß."""
     if _has_dotted_i(language):
-        text = text.translate({ord("I"): "ı", ord("İ"): "i"} if change is str.lower else {ord("i"): "İ"})
+        text = text.translate(dotted)
     changed = change(text)
     if len(changed) == len(text):
         return changed
@@ -56,7 +57,7 @@ def title_case(text: str, language: str = "") -> str:
 
     Words in Georgian, which writes capitals for whole words only, stay as they are.
     """
-    return _FIRST_LETTER.sub(lambda match: match[1] + _recased(match[2], language, str.title), text)
+    return _FIRST_LETTER.sub(lambda match: match[1] + _recased(match[2], language, str.title, _TO_CAPITAL), text)
 
 
 Recase = Callable[[str, str], str]  # of a text and its language
