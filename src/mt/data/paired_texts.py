@@ -53,9 +53,8 @@ def names_in(path: Path) -> list[str]:
     with explain_read_errors(path):
         for entry in chain(path.glob("*/*"), path.rglob("*")):  # rglob alone does not follow symbolic links
             name = entry.relative_to(path)
-            if entry.is_file() and not any(
-                part.startswith(".") for part in name.parts
-            ):  # leftovers of a killed command
+            is_hidden = any(part.startswith(".") for part in name.parts)  # such as leftovers of a killed command
+            if entry.is_file() and not is_hidden:
                 names.add(name.as_posix())
             refuse_too_many(len(names), path)
     return sorted(names)
