@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mt.data.augmentation import Languages, Pair, augment
 from mt.data.batching import Sentences, TrainingCorpus
 from mt.data.bidirectional import reversed_pairs
-from mt.data.inline_terms import annotate, draw_terms, encode_annotated
+from mt.data.inline_terms import annotate, draw_terms, encode_annotated, is_marked
 from mt.data.shuffle import hash_indices
 from mt.data.subword_sampling import Lattice, Merges
 from mt.data.token_store import SIDES, EncodedCorpus, Ids, Indices, Lengths, Ragged, most_ids
@@ -70,7 +70,7 @@ class CasedLines:
 class _Text(NamedTuple):
     """A sentence's text and token ids, and the ids of the tags and EOS before and after it.
 
-    The text is empty if its ids contain specials, such as `<unk>`: it could not be encoded again.
+    The text is empty if it could not be encoded again: its ids contain specials, such as `<unk>`, or it is marked.
     """
 
     text: str
@@ -106,7 +106,8 @@ class _Encoder:
             before = list(takewhile(self._edges.__contains__, row))
             after = list(takewhile(self._edges.__contains__, reversed(row[len(before) :])))[::-1]
             inner = row[len(before) : len(row) - len(after)]
-            texts.append(_Text(text if self._hidden.isdisjoint(inner) else "", inner, before, after))
+            is_usable = self._hidden.isdisjoint(inner) and not is_marked(self._tokenizer, text)
+            texts.append(_Text(text if is_usable else "", inner, before, after))
         return texts
 
     def encode(
