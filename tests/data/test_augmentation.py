@@ -120,8 +120,9 @@ def test_pairs_of_which_one_is_back_translated_are_not_merged() -> None:
     assert augment("merge", pairs[0], pairs[0], random.Random(0), EN_IT) == joined
 
 
-def test_final_marks_are_found_in_linear_time() -> None:
-    text = "." * 100_000 + "x"
+@pytest.mark.parametrize("character", [".", " "])
+def test_final_marks_are_found_in_linear_time(character: str) -> None:
+    text = f"x{character * 100_000}x"
     assert changed("punctuation", (text, text)) == (text, text)
 
 

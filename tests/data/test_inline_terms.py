@@ -45,11 +45,29 @@ def test_annotated_text_as_tokens(kind: str) -> None:
 
 
 def test_text_that_has_marks_stays_text() -> None:
-    strange = "A \ufdd0dog\ufdd1 \ufdd2"
-    assert annotate(strange, [(3, 6, "Hund")]) == strange
-    terms = Terms({"dog": "Hund"}).find("dog")
-    plain = tokenizer(tags=())
-    assert encode_with_terms(plain, ["dog"], [terms], 99) == plain.encode_batch(["dog"])
+    strange, terms = "A \ufdd0dog\ufdd1 \ufdd2", Terms({"dog": "Hund"})
+    lines = [strange, "dog"]
+    found = [terms.find(line) for line in lines]
+    own, plain = tokenizer(), tokenizer(tags=())
+    assert encode_with_terms(plain, lines, found, 99) == plain.encode_batch(lines)
+    for with_terms in (found, [[], found[1]]):
+        first, second = encode_with_terms(own, lines, with_terms, 99)
+        assert first == own.encode(strange)
+        assert own.tags["x-term"] in second
+
+
+def test_training_text_that_has_marks_stays_text(tmp_path: Path) -> None:
+    own, marked = tokenizer(), "A dog \ufdd0 runs."
+    pair = TokenizerPair(own, own)
+    encoded = encode_text(tmp_path, [marked, "A dog runs."], ["Ein Hund \ufdd1", "Ein Hund rennt."], pair)
+    for kind in ("upper_case", "terms"):
+        corpus = AugmentedCorpus(encoded, pair, {kind: 1.0}, 1, 999, [Languages("en", "de")], (), LEXICON)
+        found = whole_epoch(corpus, 0)
+        assert [own.decode(sentence_ids(found, side)[0]) for side in ("source", "target")] == [
+            marked,
+            "Ein Hund \ufdd1",
+        ]
+        assert sentence_ids(found, "source")[1] != sentence_ids(encoded, "source")[1]
 
 
 def test_text_that_would_be_too_long_stays_as_it_is() -> None:

@@ -18,7 +18,8 @@ SPANS = ("url", "emoji", "number", "code")
 _TYPO_SHARE = 0.15  # of the words of a sentence
 _WORD = re.compile(r"\W*[^\W\d_]{4,}\W*")
 _MARKS = "[.!?…。！？।؟]"
-_FINAL = re.compile(rf"\s*(?<!{_MARKS})({_MARKS}+)[\"'»”’)]*\s*$")  # tried once a run of marks, for linear time
+# Tried once a run of spaces and of marks, for linear time.
+_FINAL = re.compile(rf"(?<!\s)\s*(?<!{_MARKS})({_MARKS}+)[\"'»”’)]*\s*$")
 # Ranges without unassigned code points and without modifiers.
 _EMOJI = (range(0x1F300, 0x1F3FB), range(0x1F400, 0x1F650), range(0x1F680, 0x1F6C6), range(0x1F910, 0x1F93B))
 _SYMBOLS = ("---", "***", "===", "...", "|", "#", ">>", "+", "~", "/", "::", "•", "_____")

@@ -15,11 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.config import Config
 from mt.data.augmentation import Languages, Pair, augment
 from mt.data.batching import Sentences, TrainingCorpus
 from mt.data.bidirectional import reversed_pairs
-from mt.data.inline_terms import annotate, draw_terms, encode_annotated
+from mt.data.inline_terms import annotate, draw_terms, encode_annotated, is_marked
 from mt.data.shuffle import hash_indices
 from mt.data.subword_sampling import Lattice, Merges
 from mt.data.token_store import SIDES, EncodedCorpus, Ids, Indices, Lengths, Ragged, most_ids
@@ -42,14 +41,6 @@ def choose_kinds(indices: Indices, shares: Mapping[str, float], seed: int, epoch
     """Return the index in `shares` (N,) of each sentence's change; `len(shares)` stands for none."""
     uniform = (hash_indices(indices, _keys(seed, epoch)[0]) >> np.uint64(11)) * 2.0**-53
     return np.searchsorted(np.cumsum(list(shares.values())), uniform, side="right")
-
-
-def languages_of(config: Config) -> Languages:
-    """Return the languages of a configuration; empty where a side has several."""
-    source, target = (
-        codes[0] if len(codes) == 1 else "" for codes in (config.data.source_lang, config.data.target_lang)
-    )
-    return Languages(source, target)
 
 
 @dataclass(frozen=True)
@@ -79,7 +70,7 @@ class CasedLines:
 class _Text(NamedTuple):
     """A sentence's text and token ids, and the ids of the tags and EOS before and after it.
 
-    The text is empty if its ids contain specials, such as `<unk>`: it could not be encoded again.
+    The text is empty if it could not be encoded again: its ids contain specials, such as `<unk>`, or it is marked.
     """
 
     text: str
@@ -115,7 +106,8 @@ class _Encoder:
             before = list(takewhile(self._edges.__contains__, row))
             after = list(takewhile(self._edges.__contains__, reversed(row[len(before) :])))[::-1]
             inner = row[len(before) : len(row) - len(after)]
-            texts.append(_Text(text if self._hidden.isdisjoint(inner) else "", inner, before, after))
+            is_usable = self._hidden.isdisjoint(inner) and not is_marked(self._tokenizer, text)
+            texts.append(_Text(text if is_usable else "", inner, before, after))
         return texts
 
     def encode(

@@ -90,7 +90,7 @@ def line_texts(source: Source, data: DataConfig) -> list[LinePair]:
         case PairFiles():
             return [(LineText(root / source.source), LineText(root / source.target))]
         case SacrebleuSet():
-            first, second = sacrebleu_files(source.sacrebleu, languages)[:2]
+            first, second = sacrebleu_files(source.sacrebleu, languages)
             return [(LineText(first), LineText(second))]
         case TextFolder():
             return paired_texts(root / source.folder, languages, source.stem)

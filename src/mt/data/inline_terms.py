@@ -26,10 +26,13 @@ def has_marks(tokenizer: TextTokenizer) -> bool:
     return all(tag in tokenizer.tags for tag in TERM_TAGS)
 
 
+def is_marked(tokenizer: TextTokenizer, text: str) -> bool:
+    """Return True for text that has the characters of marks: `encode_annotated` would mistake these for marks."""
+    return any(mark in text for mark in _MARKS) and has_marks(tokenizer)
+
+
 def annotate(text: str, spans: Iterable[Span]) -> str:
-    """Put translations behind terms, whose spans are in order and do not overlap; text with marks stays as it is."""
-    if any(mark in text for mark in _MARKS):
-        return text
+    """Put translations behind terms, whose spans are in order and do not overlap; the text must not be marked."""
     parts, done = [], 0
     begin, then, end = list(_MARKS)
     for start, stop, translation in spans:
@@ -57,7 +60,10 @@ def encode_with_terms(
         return plain
     spans = ([(term.start, term.end, term.forms[0]) for term in terms_of_text] for terms_of_text in terms)
     annotated = encode_annotated(tokenizer, list(map(annotate, texts, spans)))
-    return [longer if len(longer) <= limit else ids for ids, longer in zip(plain, annotated, strict=True)]
+    return [
+        ids if len(longer) > limit or is_marked(tokenizer, text) else longer
+        for text, ids, longer in zip(texts, plain, annotated, strict=True)
+    ]
 
 
 def draw_terms(pair: tuple[str, str], lexicon: Mapping[str, Sequence[str]], rng: random.Random) -> list[Span]:

@@ -54,7 +54,8 @@ def names_in(path: Path) -> list[str]:
         for entry in chain(path.glob("*/*"), path.rglob("*")):  # rglob alone does not follow symbolic links
             name = entry.relative_to(path)
             is_hidden = any(part.startswith(".") for part in name.parts)  # such as leftovers of a killed command
-            names |= {name.as_posix()} if entry.is_file() and not is_hidden else set()
+            if entry.is_file() and not is_hidden:
+                names.add(name.as_posix())
             refuse_too_many(len(names), path)
     return sorted(names)
 

@@ -7,7 +7,6 @@ validation scores are computed on raw text.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
@@ -30,6 +29,7 @@ from mt.data.corpus import line_texts, read_pairs
 from mt.data.mixture import MixturePart
 from mt.data.named_corpora import opus_archive
 from mt.data.split import Split
+from mt.data.token_store import SIDES
 from mt.errors import InputError
 from mt.storage import atomic
 from mt.storage.manifest import sha256
@@ -114,33 +114,42 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
 
 def _write_splits(config: Config, folder: Path, counts: Counter[str]) -> dict[str, list[MixturePart]]:
     """Write the splits, add to the cleaning counts, return the parts; every training source has one, even if empty."""
-    data = config.data
+    data, parts = config.data, {split: list[MixturePart]() for split in SPLITS}
     with ExitStack() as stack:
-        writers = {split: _PairWriter(folder, split, stack) for split in SPLITS}
+        files = {
+            split: [stack.enter_context((folder / f"{split}.{side}").open("wb")) for side in SIDES] for split in SPLITS
+        }
+
+        def write(split: str, src: str, tgt: str) -> None:
+            for file, text in zip(files[split], (src, tgt), strict=True):
+                file.write(text.encode() + b"\n")
+            parts[split][-1].pairs += 1
+
         # The small files come first, so that their errors are reported early.
         for split, sources in (("valid", data.valid), ("test", data.test)):
             for source in sources if isinstance(sources, tuple) else ():
-                writers[split].parts.append(_part_of(source, data))
+                parts[split].append(_part_of(source, data))
                 for src, tgt in read_pairs(source, data):
-                    writers[split].write(src, tgt)
+                    write(split, src, tgt)
         held_out = Split(data, config.seed)
         for source in data.train:
-            part, synthetic = _part_of(source, data), is_synthetic(source)
-            for writer in writers.values():
-                writer.parts.append(replace(part))
+            synthetic = is_synthetic(source)
+            for split in SPLITS:
+                parts[split].append(_part_of(source, data))
+            direction = parts["train"][-1].direction
             for src, tgt in read_pairs(source, data):
                 if held_out and not synthetic and src.startswith(f"{BACK_TRANSLATION_TAG} "):
                     raise back_translation_error(source.name)
                 if held_out.holds_out(src, tgt, synthetic):
                     counts[HELD_OUT] += 1
-                    if not synthetic and (assigned := held_out.assign(src, part.direction)):
-                        writers[assigned].write(src, tgt)
+                    if not synthetic and (assigned := held_out.assign(src, direction)):
+                        write(assigned, src, tgt)
                 elif reason := reason_to_drop(src, tgt, data.max_ratio):
                     counts[reason] += 1
                 else:
                     counts["kept"] += 1
-                    writers["train"].write(src, tgt)
-    return {s: [part for part in writer.parts if part.pairs or s == "train"] for s, writer in writers.items()}
+                    write("train", src, tgt)
+    return {split: [part for part in parts[split] if part.pairs or split == "train"] for split in SPLITS}
 
 
 def _part_of(source: Source, data: DataConfig) -> MixturePart:
@@ -173,20 +182,6 @@ def _warn_of_lost_weights(data: DataConfig, before: Sequence[MixturePart], after
 
 def _pairs(parts: Sequence[MixturePart]) -> int:
     return sum(part.pairs for part in parts)
-
-
-class _PairWriter:
-    """A writer of one split as two aligned text files; it counts each pair in the last of its parts."""
-
-    def __init__(self, folder: Path, split: str, stack: ExitStack) -> None:
-        paths = (folder / f"{split}.{side}" for side in ("source", "target"))
-        self._files = [stack.enter_context(path.open("wb")) for path in paths]
-        self.parts: list[MixturePart] = []
-
-    def write(self, src: str, tgt: str) -> None:
-        for file, text in zip(self._files, (src, tgt), strict=True):
-            file.write(text.encode() + b"\n")
-        self.parts[-1].pairs += 1
 
 
 def input_digests(data: DataConfig, digest: Callable[[Path], str] = sha256) -> dict[str, Any]:

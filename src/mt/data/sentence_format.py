@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mt.data.tokenizer import EOS_ID, SOS_ID, TokenizerPair
 from mt.errors import InputError
+from mt.text.languages import only_language
 
 if TYPE_CHECKING:
     from mt.config import Config
@@ -48,8 +49,7 @@ class SentenceFormat(NamedTuple):
     @classmethod
     def of(cls, config: "Config") -> "SentenceFormat":
         """Return the format of a configuration."""
-        languages = config.data.source_lang
-        return cls(config.model.source_format, config.model.target_tag, languages[0] if len(languages) == 1 else "")
+        return cls(config.model.source_format, config.model.target_tag, only_language(config.data.source_lang))
 
     def of_source(self, source_lang: str) -> "SentenceFormat":
         """Return the format for text in a source language; an empty one changes nothing."""

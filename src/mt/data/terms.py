@@ -102,13 +102,15 @@ class Terms:
         self._word = re.compile(rf"{_W}+|(?:(?!{_W})\w)+|\S" if self._spaced else r"\S")
         self._entries = entries
         self._lengths: dict[str, tuple[int, ...]] = {}  # of the terms with a first word, longest first
-        self._sources: dict[str, tuple[str, ...]] = {}  # by their capitals, which all forms of a term share
+        self._sources: dict[tuple[str, str], str] = {}  # of the terms by first word and a spelling found in text
         for source in sorted(entries, key=lambda source: -len(source)):
             lengths = self._lengths.get(first := self._first_word(source), ())
             if len(source) not in lengths:
                 self._lengths[first] = (*lengths, len(source))
-            capitals = upper_case(source, self._source_lang)
-            self._sources[capitals] = (*self._sources.get(capitals, ()), source)
+            for spelt in (_capitalized(source, self._source_lang), upper_case(source, self._source_lang)):
+                if len(spelt) == len(source):
+                    self._sources.setdefault((first, spelt), source)
+            self._sources[first, source] = source
 
     def find(self, text: str, spans: bool = False) -> list[Term]:
         """Return the terms of a text from left to right, also `SPANS` if asked; of overlapping ones the longest."""
@@ -151,15 +153,8 @@ class Terms:
             start, first = word.start(), lower_case(word[0], language)
             for length in self._lengths.get(first, ()):
                 spelt = text[start : start + length]
-                matches = [
-                    source
-                    for source in self._sources.get(upper_case(spelt, language), ())
-                    if len(source) == length
-                    and spelt in (source, _capitalized(source, language), upper_case(source, language))
-                    and self._first_word(source) == first
-                ]
-                if matches and (not self._spaced or is_whole_word(text, start, start + length)):
-                    source = spelt if spelt in matches else matches[0]
+                source = self._sources.get((first, spelt))
+                if source is not None and (not self._spaced or is_whole_word(text, start, start + length)):
                     yield self._term(start, spelt, source, self._entries[source])
                     break
 

@@ -89,8 +89,32 @@ class BpeTokenizer:
 
     @classmethod
     def load(cls, path: Path) -> "BpeTokenizer":
-        """Load and check a tokenizer file; raise InputError if it is missing or is not one of our tokenizers."""
-        return cls(_read_tokenizer(path))
+        """Load a tokenizer file; raise InputError if it is missing or is not one of our tokenizers.
+
+        It may come from elsewhere, and is checked first, since the library may panic on it.
+        """
+        try:
+            with explain_read_errors(path):
+                content = path.read_text(encoding="utf-8")
+            state = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}: not a tokenizer file: {str(error)[:200]}") from None
+        model = state.get("model") if isinstance(state, dict) else None
+        if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict):
+            raise InputError(f"{path}: not a tokenizer file: it has no model with a vocabulary")
+        if state.get("added_tokens") or state.get("truncation") or state.get("padding"):
+            raise InputError(f"{path}: it matches special tokens in text, truncates or pads, which is not supported")
+        if not _equivalent(state | {"model": model | {"vocab": {}, "merges": []}}, json.loads(_untrained().to_str())):
+            raise InputError(f"{path}: its text processing differs from this program's tokenizers")
+        try:
+            tokenizer = Tokenizer.from_str(content)
+        except Exception as error:  # the library raises plain Exception for anything it cannot parse
+            raise InputError(f"{path}: not a tokenizer file: {str(error)[:200]}") from None
+        if tuple(map(tokenizer.id_to_token, range(len(SPECIALS)))) != SPECIALS:
+            raise InputError(f"{path}: ids 0 to {len(SPECIALS) - 1} must be {', '.join(SPECIALS)}")
+        if sorted(model["vocab"].values()) != list(range(tokenizer.get_vocab_size())):
+            raise InputError(f"{path}: the ids of its pieces are not 0 to {tokenizer.get_vocab_size() - 1}")
+        return cls(tokenizer)
 
     def to_json(self) -> str:
         """Return the file's content, a pure function of training text and size."""
@@ -168,32 +192,6 @@ def _untrained() -> Tokenizer:
             decoders.Replace(_ESCAPED_ESCAPE, _ESCAPE),
         ]
     )
-    return tokenizer
-
-
-def _read_tokenizer(path: Path) -> Tokenizer:
-    """Load a file that may come from elsewhere, checked first, since the library may panic on it."""
-    try:
-        with explain_read_errors(path):
-            content = path.read_text(encoding="utf-8")
-        state = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not a tokenizer file: {str(error)[:200]}") from None
-    model = state.get("model") if isinstance(state, dict) else None
-    if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict):
-        raise InputError(f"{path}: not a tokenizer file: it has no model with a vocabulary")
-    if state.get("added_tokens") or state.get("truncation") or state.get("padding"):
-        raise InputError(f"{path}: it matches special tokens in text, truncates or pads, which is not supported")
-    if not _equivalent(state | {"model": model | {"vocab": {}, "merges": []}}, json.loads(_untrained().to_str())):
-        raise InputError(f"{path}: its text processing differs from this program's tokenizers")
-    try:
-        tokenizer = Tokenizer.from_str(content)
-    except Exception as error:  # the library raises plain Exception for anything it cannot parse
-        raise InputError(f"{path}: not a tokenizer file: {str(error)[:200]}") from None
-    if tuple(map(tokenizer.id_to_token, range(len(SPECIALS)))) != SPECIALS:
-        raise InputError(f"{path}: ids 0 to {len(SPECIALS) - 1} must be {', '.join(SPECIALS)}")
-    if sorted(model["vocab"].values()) != list(range(tokenizer.get_vocab_size())):
-        raise InputError(f"{path}: the ids of its pieces are not 0 to {tokenizer.get_vocab_size() - 1}")
     return tokenizer
 
 

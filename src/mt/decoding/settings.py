@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mt.data.sentence_format import SOURCE_FORMATS, TARGET_TAGS, SentenceFormat
 from mt.decoding.engine import COMPUTE_TYPES, SearchOptions
 from mt.errors import InputError
+from mt.text.languages import only_language
 
 if TYPE_CHECKING:
     from mt.config import Config
@@ -34,8 +35,7 @@ class TranslationSettings:
 
     @property
     def sentence_format(self) -> SentenceFormat:
-        languages = self.source_langs
-        return SentenceFormat(self.source_format, self.target_tag, languages[0] if len(languages) == 1 else "")
+        return SentenceFormat(self.source_format, self.target_tag, only_language(self.source_langs))
 
     @property
     def target_langs(self) -> tuple[str, ...]:

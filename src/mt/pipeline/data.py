@@ -7,7 +7,7 @@ from typing import Any
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, DataConfig
 from mt.console import log
-from mt.data.augmented_corpus import CasedLines, languages_of
+from mt.data.augmented_corpus import CasedLines
 from mt.data.cleaning import cleaning_table
 from mt.data.encode import encode_corpus, read_counts
 from mt.data.guided_alignment import ALIGNMENTS_VERSION, write_alignments
@@ -21,6 +21,7 @@ from mt.pipeline.resume import refuse_other_tokenizer, tokenizer_digests
 from mt.storage import atomic
 from mt.storage.manifest import is_done, read_manifest, stage_key
 from mt.storage.run_dir import RunDir
+from mt.text.languages import only_language
 from mt.text.lines import TextFile
 
 
@@ -77,8 +78,8 @@ def _train_tokenizers(config: Config, run_dir: RunDir) -> TokenizerPair:
     settings = config.tokenizer
     log.info("training the tokenizer")
     source, target = (
-        CasedLines(sample_text(run_dir, side, settings.train_pairs), config.augmentation.cases, language)
-        for side, language in zip(SIDES, languages_of(config), strict=True)
+        CasedLines(sample_text(run_dir, side, settings.train_pairs), config.augmentation.cases, only_language(codes))
+        for side, codes in zip(SIDES, (config.data.source_lang, config.data.target_lang), strict=True)
     )
     return TokenizerPair.train(source, target, settings.vocab_size, settings.shared, config.tags, settings.type)
 

@@ -35,7 +35,7 @@ from mt.storage.run_dir import ModelDir, RunDir
 from mt.system.devices import peak_memory
 from mt.system.distributed import Distributed
 from mt.text.casing import Casing
-from mt.text.languages import BACK_TRANSLATION_TAG
+from mt.text.languages import BACK_TRANSLATION_TAG, only_language
 from mt.text.preprocessing import NO_PREPROCESSING, Preprocessing
 from mt.text.spelling import Spelling
 from mt.training.train_state import TrainState
@@ -107,7 +107,7 @@ def _key(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, weights: Ma
 
 def learn_preprocessing(config: Config, run_dir: RunDir) -> Preprocessing:
     """Learn the usual case of words, and which words there are, from the training text."""
-    language = config.data.source_lang[0] if len(config.data.source_lang) == 1 else ""
+    language = only_language(config.data.source_lang)
     casing = spelling = None
     if config.decoding.restore_case:
         casing = Casing.learn(_untagged(run_dir, "source", _CASING_LINES), language)

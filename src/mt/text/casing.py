@@ -15,6 +15,7 @@ from mt.text.languages import base_language
 from mt.text.lines import nfc
 
 _DOTTED_I = {"tr", "az", "tt", "crh"}  # languages with the letters ı and İ
+_TO_CAPITAL, _TO_SMALL = {ord("i"): "İ"}, {ord("I"): "ı", ord("İ"): "i"}  # their letters with other counterparts
 _FIRST_LETTER = re.compile(r"(?<!\S)([^\w\s]*)(\w)")
 WORD = re.compile(r"[^\W\d_]+")
 """Letters in a row."""
@@ -29,28 +30,26 @@ _MIN_COUNT = 2  # a word seen once teaches only the case of unknown words
 
 def upper_case(text: str, language: str = "") -> str:
     """Return a text in capitals; letters that would become several stay as they are, except for ß."""
-    return _recased(_with_dotted_i(text, language), str.upper)
+    return _recased(text, language, str.upper, _TO_CAPITAL)
 
 
 def lower_case(text: str, language: str = "") -> str:
     """Return a text in small letters; letters that would become several stay as they are."""
-    return _recased(text.translate({0x49: "ı", 0x130: "i"}) if _has_dotted_i(language) else text, str.lower)
+    return _recased(text, language, str.lower, _TO_SMALL)
 
 
-def _with_dotted_i(text: str, language: str) -> str:
-    return text.translate({0x69: "İ"}) if _has_dotted_i(language) else text
-
-
-def _has_dotted_i(language: str) -> bool:
-    return base_language(language) in _DOTTED_I
-
-
-def _recased(text: str, change: Callable[[str], str]) -> str:
+def _recased(text: str, language: str, change: Callable[[str], str], dotted: Mapping[int, str]) -> str:
     """Change the case of a text, but not of letters that would become several, except for ß."""
+    if _has_dotted_i(language):
+        text = text.translate(dotted)
     changed = change(text)
     if len(changed) == len(text):
         return changed
     return "".join(c if len(change(c)) > 1 and c != "ß" else change(c) for c in text)
+
+
+def _has_dotted_i(language: str) -> bool:
+    return base_language(language) in _DOTTED_I
 
 
 def title_case(text: str, language: str = "") -> str:
@@ -58,7 +57,7 @@ def title_case(text: str, language: str = "") -> str:
 
     Words in Georgian, which writes capitals for whole words only, stay as they are.
     """
-    return _FIRST_LETTER.sub(lambda match: match[1] + _recased(_with_dotted_i(match[2], language), str.title), text)
+    return _FIRST_LETTER.sub(lambda match: match[1] + _recased(match[2], language, str.title, _TO_CAPITAL), text)
 
 
 Recase = Callable[[str, str], str]  # of a text and its language

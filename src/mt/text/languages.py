@@ -69,6 +69,11 @@ def language_name(code: str) -> str:
     return f"{LANGUAGE_NAMES[base]} ({rest})" if rest else LANGUAGE_NAMES[base]
 
 
+def only_language(languages: Sequence[str]) -> str:
+    """Return the language of a model's side; an empty string if it has several."""
+    return languages[0] if len(languages) == 1 else ""
+
+
 def chosen_language(languages: Sequence[str], chosen: str | None, side: str = "target") -> str:
     """Return the chosen language of a model's side, or its only one if `chosen` is None.
 
