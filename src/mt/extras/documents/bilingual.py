@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mt.errors import InputError
-from mt.extras.documents.inline import Marked, is_code, line_of, set_content
+from mt.extras.documents.inline import is_code, line_of, set_content
 from mt.extras.documents.markup import parse_xml
-from mt.extras.documents.segments import Segment, columns_of
+from mt.extras.documents.segments import Marked, Segment, columns_of
 from mt.text.languages import LANGUAGE_NAMES, base_language
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"

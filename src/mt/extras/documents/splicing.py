@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from mt.extras.documents.inline import Marked, Parts
-from mt.extras.documents.segments import Segment, has_words
+
+from mt.extras.documents.segments import Marked, Parts, Segment, has_words
 
 
 @dataclass(frozen=True)

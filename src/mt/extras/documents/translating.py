@@ -9,12 +9,11 @@ from mt.console import log
 from mt.errors import InputError
 from mt.extras.documents.bilingual import XmlFile
 from mt.extras.documents.formats import FORMATS, decode_utf8, document_format, named_format
-from mt.extras.documents.inline import Translate
 from mt.extras.documents.lines import scan_markdown, scan_subtitles
 from mt.extras.documents.markup import HTML, scan
 from mt.extras.documents.packages import Package
 from mt.extras.documents.po import PoFile
-from mt.extras.documents.segments import translate_segments
+from mt.extras.documents.segments import Translate, translate_segments
 from mt.extras.documents.splicing import Spliced
 from mt.extras.documents.tables import Table
 from mt.storage import atomic

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mt.errors import InputError, MtError
 from mt.extras.documents.formats import FORMATS, decode_utf8, document_format
-from mt.extras.documents.inline import Translate
-from mt.extras.documents.segments import Segment, translate_segments
+from mt.extras.documents.segments import Segment, Translate, translate_segments
 from mt.extras.documents.translating import translate_document
 from mt.storage import atomic
 
