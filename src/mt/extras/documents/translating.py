@@ -1,12 +1,11 @@
 """Translation of a document: its kind, its segments, and the same document with translations in them."""
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from mt.console import log
-from mt.errors import InputError
+from mt.errors import InputError, require_package
 from mt.extras.documents.bilingual import XmlFile
 from mt.extras.documents.formats import FORMATS, decode_utf8, document_format, named_format
 from mt.extras.documents.lines import scan_markdown, scan_subtitles
@@ -72,10 +71,8 @@ def translate_document(
         raise InputError(f"--columns is for .csv and .tsv files, and {source} is {kind}", "leave it out")
     if named_format(output) not in (None, kind):
         raise InputError(f"--output {output}: {source} is {kind}, and kinds are not converted", f"name it .{kind}")
-    package = _PACKAGES.get(kind)
-    if package is not None and importlib.util.find_spec(package) is None:
-        message = f"translating .{kind} files needs a package that is not installed ({package})"
-        raise InputError(message, "pip install 'mt-train[documents]'")
+    if kind in _PACKAGES:
+        require_package(_PACKAGES[kind], f"translating .{kind} files", "pip install 'mt-train[documents]'")
     if kind in ("xliff", "tmx") and languages[1] in ("", "und"):
         raise InputError(f"{source}: the target language is unknown, and a .{kind} file names it", "name it")
     require_writable(output, "--output")
