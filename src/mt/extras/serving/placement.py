@@ -53,7 +53,10 @@ class Placement:
     def _place_all(self) -> None:
         around = self._line.around(self._start)
         around += [one for one in self._line.beginning(self._start + 1, self._end) if one.start < one.end]
-        for parent, children in _families(around):
+        families: defaultdict[Element | None, list[Element]] = defaultdict(list)  # by parent, outer ones first
+        for element in around:
+            families[element.parents[-1] if element.parents else None].append(element)
+        for parent, children in families.items():
             bounds = (0, len(self.stacks)) if parent is None else self._ranges.get(parent)
             self._ranges.update(self._sibling_ranges(children, bounds) if bounds else ())
         for element in around:  # outer ones first
@@ -150,15 +153,3 @@ class Placement:
             return None
         shares = self._sums[first:last, word + 1] - self._sums[first:last, word]
         return first + int(shares.argmax()) if shares.max() >= _LEAST_SHARE else None
-
-
-def _families(elements: "Sequence[Element]") -> "Iterable[tuple[Element | None, list[Element]]]":
-    """Return (parent, direct children) of all elements, outer parents first; the parent of the outermost is None."""
-    families: defaultdict[Element | None, list[Element]] = defaultdict(list)
-    stack: list[Element] = []
-    for element in elements:
-        while stack and stack[-1].end < element.end:
-            stack.pop()
-        families[stack[-1] if stack else None].append(element)
-        stack.append(element)
-    return list(families.items())
