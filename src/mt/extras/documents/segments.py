@@ -96,10 +96,10 @@ def _translate_marked(
     """
     from mt.decoding.alignment import align_units
     from mt.decoding.candidates import Candidate
-    from mt.extras.serving.segmentation import segment_lines
+    from mt.extras.serving.segmentation import SegmentedText
 
     separator = " " if is_spaced(languages[1]) else ""
-    segmented = [segment_lines(parts, separator, languages[0]) for parts in marked]
+    segmented = [SegmentedText(parts, separator, languages[0], is_html=True) for parts in marked]
     sentences = list(dict.fromkeys(sentence for text in segmented for sentence in text.sentences))
     aligned: dict[str, tuple[str, Sequence[Unit]]] = {
         s: (s, align_units(s, s)) for s in sentences if not _is_translated(s)

@@ -7,6 +7,7 @@ space.
 import html
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 from mt.decoding.alignment import Unit
@@ -60,16 +61,26 @@ class _Segments:
 
 
 class SegmentedText:
-    """A text as verbatim parts and lines of sentences.
+    """A text as lines of sentences between parts that stay verbatim.
+
+    Args:
+        parts: verbatim parts and lines.
+        separator: between sentences of the translation.
+        language: of the text.
+        is_html: False for plain text.
 
     Attributes:
         sentences: to translate.
         needs_alignment: True if there are tags inside sentences.
     """
 
-    def __init__(self, parts: Sequence[str | _Segments], separator: str, escape: Callable[[str], str]) -> None:
-        self._parts, self._separator, self._escape = parts, separator, escape
-        lines = [part for part in parts if isinstance(part, _Segments)]
+    def __init__(self, parts: Iterable[str | Line], separator: str, language: str, is_html: bool) -> None:
+        self._parts: list[str | _Segments] = [
+            part if isinstance(part, str) else _Segments(part, language, is_html) for part in parts
+        ]
+        self._separator = separator
+        self._escape: Callable[[str], str] = partial(html.escape, quote=False) if is_html else str
+        lines = [part for part in self._parts if isinstance(part, _Segments)]
         self.sentences = [sentence for line in lines for sentence in line.sentences]
         self.needs_alignment = any(line.line.edges_within(*span) for line in lines for span in line.spans)
 
@@ -83,18 +94,11 @@ class SegmentedText:
 
 
 def segment_plain(text: str, separator: str, language: str = "en") -> SegmentedText:
-    """Segment plain text in a language, given the separator of target sentences."""
-    parts = enumerate(_BREAK.split(text))
-    lines = [part if number % 2 else _Segments(Line(part), language, is_html=False) for number, part in parts]
-    return SegmentedText(lines, separator, str)
+    """Segment plain text; line breaks stay verbatim."""
+    parts: list[str | Line] = [part if number % 2 else Line(part) for number, part in enumerate(_BREAK.split(text))]
+    return SegmentedText(parts, separator, language, is_html=False)
 
 
 def segment_html(text: str, separator: str, language: str = "en") -> SegmentedText:
     """Segment HTML; tags, comments and untranslated elements (`<code>`, `translate="no"`) stay verbatim."""
-    return segment_lines(html_lines(text), separator, language)
-
-
-def segment_lines(parts: Iterable[str | Line], separator: str, language: str = "en") -> SegmentedText:
-    """Segment lines of markup, between parts that stay verbatim."""
-    lines = [part if isinstance(part, str) else _Segments(part, language, is_html=True) for part in parts]
-    return SegmentedText(lines, separator, lambda translation: html.escape(translation, quote=False))
+    return SegmentedText(html_lines(text), separator, language, is_html=True)
