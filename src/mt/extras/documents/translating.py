@@ -105,14 +105,14 @@ def _read(
     content: bytes, kind: str, columns: str | None, languages: tuple[str, str], place: str
 ) -> Package | XmlFile | PoFile | Table | Spliced:
     if kind in ("docx", "pptx", "odt", "epub"):
-        return Package.read(content, kind, place)
+        return Package(content, kind, place)
     if kind in ("xliff", "tmx"):
-        return XmlFile.read(content, kind, languages, place)
+        return XmlFile(content, kind, languages, place)
     if kind == "po":
-        return PoFile.read(content, place)
+        return PoFile(content, place)
     text = decode_utf8(content, place)
     if kind in ("csv", "tsv"):
-        return Table.read(text, kind, columns, place)
+        return Table(text, kind, columns, place)
     if kind == "html":
         return scan(text, HTML, "line")
     if kind == "md":
