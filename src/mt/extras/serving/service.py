@@ -206,8 +206,7 @@ class Service:
             lambda: [segment(text, translator.separator, direction.source) for text in texts]
         )
         n_best = 1 + request.alternatives
-        # The beam must be at least as wide as the n-best list.
-        beam = direction.search.beam_size if n_best == 1 else max(direction.search.beam_size, n_best)
+        beam = max(direction.search.beam_size, n_best)  # at least as wide as the n-best list
         options = replace(direction.search, beam_size=beam, n_best=n_best, scores=n_best > 1)
         n_best_lists: dict[bool, Iterator[list[Candidate]]] = {}
         # In two calls: sentences translated with attention cannot have terms in their source. The batcher may refuse
