@@ -63,8 +63,6 @@ class Batcher:
         Raises:
             RequestError: 503, the queue is full; 500, the translation failed.
         """
-        if not lines:
-            return []
         if self._waiting + len(lines) > self._capacity and self._waiting > 0 and not even_if_full:
             raise RequestError(503, "the server is too busy; try again later", {"Retry-After": "1"})
         result: asyncio.Future[list[list[Candidate]]] = asyncio.get_running_loop().create_future()
