@@ -134,8 +134,6 @@ class Writer:
 
     def finish(self) -> str:
         """Close all elements, add those not yet written, and return the text."""
-        if self._pending_space:
-            self._go_to([])
         self._put_unwritten(self._line.elements)
         self._go_to([])
         return "".join(self._parts)
