@@ -187,19 +187,10 @@ class Writer:
         return list(zip(rest, touching, touching[1:], strict=False))
 
     def _put_unwritten(self, elements: Iterable[Element]) -> None:
-        """Write elements without content or without translated words, unless already written."""
-        for element in elements:
+        """Write elements without content or without translated words, and those inside them, unless already written."""
+        remaining = list(elements)[::-1]  # recursion would limit the depth
+        while remaining:
+            element = remaining.pop()
             if element not in self._written:
-                self._go_to(element.parents)
-                self._put_with_children(element)
-
-    def _put_with_children(self, element: Element) -> None:
-        stack: list[Element | str] = [element]  # strings are closing tags; recursion would limit the depth
-        while stack:
-            item = stack.pop()
-            if isinstance(item, str):
-                self._parts.append(item)
-            elif item not in self._written:
-                self._written.add(item)
-                self._parts.append(item.opening)
-                stack += [item.closing, *reversed(self._line.children[item])]
+                self._go_to((*element.parents, element))
+                remaining += reversed(self._line.children[element])
