@@ -61,13 +61,9 @@ class _Segments:
 
 
 class SegmentedText:
-    """A text as lines of sentences between parts that stay verbatim.
+    """A text as lines of sentences in a language, between parts that stay verbatim.
 
-    Args:
-        parts: verbatim parts and lines.
-        separator: between sentences of the translation.
-        language: of the text.
-        is_html: False for plain text.
+    The separator stands between sentences of the translation.
 
     Attributes:
         sentences: to translate.
