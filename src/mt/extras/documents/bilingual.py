@@ -8,7 +8,7 @@ from typing import Any
 from mt.errors import InputError
 from mt.extras.documents.inline import is_code, line_of, set_content
 from mt.extras.documents.markup import parse_xml
-from mt.extras.documents.segments import Marked, Segment, columns_of
+from mt.extras.documents.segments import Marked, Parts, Segment, columns_of
 from mt.text.languages import LANGUAGE_NAMES, base_language
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -34,7 +34,7 @@ class XmlFile:
             places = _text_places(new)
             texts = tuple(piece for place in places for piece in _pieces(*place))
             is_marked = sum(bool(getattr(*place).strip()) for place in places) > 1
-            parts = (line_of(new)[0],) if is_marked else ()
+            parts: Parts = (line_of(new)[0],) if is_marked else ()
             self.segments.append(Segment(texts, f"line {source.sourceline}", parts))
 
     def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
