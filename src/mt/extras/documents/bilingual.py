@@ -28,7 +28,7 @@ class XmlFile:
             raise InputError(f"{place}: no {kind.upper()} file", "check its kind")
         _refuse_other_languages(root, languages, place)
         # Source element, and a copy of it (or of its segment) that becomes the translation
-        self._units = _tmx_units(root, languages) if kind == "tmx" else _xliff_units(root, languages[1])
+        self._units = list(_tmx_units(root, languages) if kind == "tmx" else _xliff_units(root, languages[1]))
         self.segments: list[Segment] = []
         for source, new in self._units:
             places = _text_places(new)
@@ -70,14 +70,13 @@ def _refuse_other_languages(root: Any, languages: tuple[str, str], place: str) -
                 raise InputError(f"{place}: {message}", "choose a model of these languages")
 
 
-def _xliff_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:
+def _xliff_units(root: Any, target_lang: str) -> Iterator[tuple[Any, Any]]:
     namespace = root.tag.removesuffix("xliff")
     if root.get("version", "").startswith("2") and root.get("trgLang") is None:
         root.set("trgLang", target_lang)
     for file in root.iter(f"{namespace}file"):
         if root.get("version", "").startswith("1") and file.get("target-language") is None:
             file.set("target-language", target_lang)
-    units = []
     for source in list(root.iter(f"{namespace}source")):
         parent = source.getparent()
         target = parent.find(f"{namespace}target")
@@ -100,8 +99,7 @@ def _xliff_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:
         if root.get("version", "").startswith("1"):
             new.set("state", "needs-review-translation")
         (source if segmented is None else segmented).addnext(new)
-        units += [(source, part) for part in (_segments(new) if is_segmented else (new,))]
-    return units
+        yield from ((source, part) for part in (_segments(new) if is_segmented else (new,)))
 
 
 def _segments(element: Any) -> Iterator[Any]:
@@ -109,10 +107,9 @@ def _segments(element: Any) -> Iterator[Any]:
     return (node for node in element.iter("{*}mrk") if node.get("mtype") == "seg")
 
 
-def _tmx_units(root: Any, languages: tuple[str, str]) -> list[tuple[Any, Any]]:
+def _tmx_units(root: Any, languages: tuple[str, str]) -> Iterator[tuple[Any, Any]]:
     header = root.find("header")
     source_lang = (header.get("srclang") if header is not None else None) or "*all*"
-    units = []
     for unit in root.iter("tu"):
         variants = {tuv.get(_XML_LANG) or tuv.get("lang") or "": tuv for tuv in unit.findall("tuv")}
         wanted = unit.get("srclang") or source_lang
@@ -124,8 +121,7 @@ def _tmx_units(root: Any, languages: tuple[str, str]) -> list[tuple[Any, Any]]:
         new = deepcopy(source)
         new.set(_XML_LANG, languages[1])
         unit.append(new)
-        units.append((source, new))
-    return units
+        yield source, new
 
 
 def _is_variant(code: str, wanted: str) -> bool:
