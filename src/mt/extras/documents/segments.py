@@ -78,8 +78,9 @@ def translate_segments(
     if show_sample is not None and show_sample(sample) is False:
         return Result([None] * len(segments), [])
     parts = {n: s.parts for n, s in enumerate(segments) if s.parts and any(map(_is_translated, s.texts))}
-    results = _translate_marked(list(parts.values()), translate, languages) if parts else ()
-    marked = dict(zip(parts, results, strict=True))
+    marked = dict[int, Marked | None]()
+    if parts:
+        marked = dict(zip(parts, _translate_marked(parts.values(), translate, languages), strict=True))
     others = [segment for n, segment in enumerate(segments) if marked.get(n) is None]
     pieces = _translate_pieces(others, translate, languages[0])
     remaining = iter(pieces.texts)
@@ -87,7 +88,7 @@ def translate_segments(
 
 
 def _translate_marked(
-    marked: Sequence[Parts], translate: Translate, languages: tuple[str, str]
+    marked: Iterable[Parts], translate: Translate, languages: tuple[str, str]
 ) -> Iterator[Marked | None]:
     """Translate texts with inline elements, and place these by word alignment.
 
