@@ -39,26 +39,6 @@ class _Segments:
         texts = [line.text[start:end] for start, end in self.spans]
         self.sentences = [_WHITE.sub(" ", text) for text in texts] if is_html else texts
 
-    def assemble(
-        self, candidates: Iterator[Candidate], align: Aligner, separator: str, escape: Callable[[str], str]
-    ) -> str:
-        writer, text = Writer(self.line, escape, separator), self.line.text
-        end = 0
-        for number, ((start, stop), sentence) in enumerate(zip(self.spans, self.sentences, strict=True)):
-            if number:
-                gap = text[end:start]
-                writer.gap(end, start, gap if _BREAK.search(gap) else separator)
-            else:
-                writer.copy(0, start)
-            candidate, end = next(candidates), stop
-            units: Sequence[Unit] = []
-            if self.line.edges_within(start, end):
-                positions = [match.start() for match in _NOT_COLLAPSED.finditer(text[start:end])]
-                units = [unit.moved(positions) for unit in align(sentence, candidate)]
-            writer.translated(start, end, candidate.text, units)
-        writer.copy(end, len(text))
-        return writer.finish()
-
 
 class SegmentedText:
     """A text as lines of sentences in a language, between parts that stay verbatim.
@@ -84,9 +64,26 @@ class SegmentedText:
         """Replace each sentence by its translation; `align` aligns a translation's words with the sentence."""
         candidates = iter(translations)
         return "".join(
-            part if isinstance(part, str) else part.assemble(candidates, align, self._separator, self._escape)
-            for part in self._parts
+            part if isinstance(part, str) else self._assemble_line(part, candidates, align) for part in self._parts
         )
+
+    def _assemble_line(self, segments: _Segments, candidates: Iterator[Candidate], align: Aligner) -> str:
+        line, end = segments.line, 0
+        writer = Writer(line, self._escape, self._separator)
+        for number, ((start, stop), sentence) in enumerate(zip(segments.spans, segments.sentences, strict=True)):
+            if number:
+                gap = line.text[end:start]
+                writer.gap(end, start, gap if _BREAK.search(gap) else self._separator)
+            else:
+                writer.copy(0, start)
+            candidate, end = next(candidates), stop
+            units: Sequence[Unit] = []
+            if line.edges_within(start, end):
+                positions = [match.start() for match in _NOT_COLLAPSED.finditer(line.text[start:end])]
+                units = [unit.moved(positions) for unit in align(sentence, candidate)]
+            writer.translated(start, end, candidate.text, units)
+        writer.copy(end, len(line.text))
+        return writer.finish()
 
 
 def segment_plain(text: str, separator: str, language: str = "en") -> SegmentedText:
