@@ -13,7 +13,7 @@ _MARK = re.compile(r"\ufeff?(?:sep=([^\w\s\"]|\t)\r?\n)?", re.IGNORECASE)  # `se
 
 
 class Table:
-    """A table, and the columns to read and to fill."""
+    """A table, and the columns to read and to fill; each line of a cell is translated alone."""
 
     def __init__(self, content: str, kind: str, columns: str | None, place: str) -> None:
         """Read a table; `columns` is SOURCE or SOURCE:TARGET, names of the header or numbers from 1.
@@ -54,7 +54,6 @@ class Table:
             for number, row in enumerate(self._rows[first:], first)
             if _has_text(row, column) and (self._target == column or not _has_text(row, self._target))
         ]
-        # Each line of a cell alone
         self.segments = [Segment(tuple(columns_of(self._rows[n][column])), f"row {n + 1}") for n in self._numbers]
 
     def _choose_columns(self, columns: str, header: list[str], place: str) -> tuple[int, int]:
