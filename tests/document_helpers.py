@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mt.decoding.alignment import Unit
-from mt.extras.documents.inline import Translate
-from mt.extras.documents.segments import PLACEHOLDER
+from mt.extras.documents.segments import PLACEHOLDER, Translate
 from mt.extras.documents.translating import translate_document
 
 

@@ -1,8 +1,10 @@
 """Documents: a round trip changes nothing, a translation the text and nothing else, and bad files are refused."""
 
 import io
+import os
 import re
 import struct
+import threading
 import time
 import tracemalloc
 import zipfile
@@ -233,6 +235,16 @@ def test_a_large_page_takes_no_more_than_seconds(tmp_path: Path) -> None:
     began = time.monotonic()
     translated(tmp_path / "a.html", same)
     assert time.monotonic() - began < 30
+
+
+def test_the_kind_of_a_named_pipe_is_found_without_opening_it(tmp_path: Path) -> None:
+    """Otherwise the program that writes to it would fail, and the document would never come."""
+    os.mkfifo(tmp_path / "a.md")
+    kinds: list[str | None] = []
+    finding = threading.Thread(target=lambda: kinds.append(document_format(tmp_path / "a.md")), daemon=True)
+    finding.start()
+    finding.join(10)
+    assert kinds == ["md"]
 
 
 def test_kinds_are_not_converted(tmp_path: Path) -> None:

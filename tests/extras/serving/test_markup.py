@@ -125,6 +125,12 @@ def test_an_element_without_a_word_left_is_not_lost() -> None:
     assert pieces.assemble([Candidate("A", 0, 0)], lambda *_: units[:1]) == "A <b></b>"
 
 
+def test_an_element_around_a_sentence_without_a_translation_is_not_doubled() -> None:
+    pieces = segment_html("<b>Good thing. Good <i>two</i>.</b>", " ")
+    found = [Candidate("A", 0, 0), Candidate("", 0, 0)]
+    assert pieces.assemble(found, lambda _, found: align_units("", found.text)) == "<b>A <i></i></b>"
+
+
 def test_tags_inside_of_a_word_that_stays_stay_inside_of_it() -> None:
     def spelt(html: str, translation: str) -> str:
         pieces = segment_html(html, " ")

@@ -3,13 +3,12 @@
 import re
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 from mt.errors import InputError
-from mt.extras.documents.inline import Marked, is_code, line_of, set_content
+from mt.extras.documents.inline import is_code, line_of, set_content
 from mt.extras.documents.markup import parse_xml
-from mt.extras.documents.segments import Segment, columns_of
+from mt.extras.documents.segments import Marked, Parts, Segment, columns_of
 from mt.text.languages import LANGUAGE_NAMES, base_language
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -19,38 +18,29 @@ _XML_SPACE = "string(ancestor-or-self::*[@xml:space][1]/@xml:space)"
 _LAYOUT = re.compile(r"\n\S|\S\t+\S")  # line breaks and tabs that are not the indentation of the XML
 
 
-@dataclass
 class XmlFile:
     """An XLIFF (1.2, 2.0) or TMX file: units without a translation get one."""
 
-    root: Any
-    units: list[tuple[Any, Any]]  # source element, and a copy of it (or of its segment) that becomes the translation
-
-    @classmethod
-    def read(cls, content: bytes, kind: str, languages: tuple[str, str], place: str) -> "XmlFile":
+    def __init__(self, content: bytes, kind: str, languages: tuple[str, str], place: str) -> None:
         """Read a file; `InputError` if it is damaged, or declares other languages than the model's."""
-        root = parse_xml(content, place)
-        expected = "tmx" if kind == "tmx" else "xliff"
-        if root.tag.rpartition("}")[2] != expected:
-            raise InputError(f"{place}: no {expected.upper()} file", "check its kind")
+        root = self._root = parse_xml(content, place)
+        if root.tag.rpartition("}")[2] != kind:
+            raise InputError(f"{place}: no {kind.upper()} file", "check its kind")
         _refuse_other_languages(root, languages, place)
-        units = _tmx_units(root, languages) if kind == "tmx" else _xliff_units(root, languages[1])
-        return cls(root, units)
-
-    @property
-    def segments(self) -> list[Segment]:
-        segments = []
-        for source, new in self.units:
+        # Source element, and a copy of it (or of its segment) that becomes the translation
+        self._units = list(_tmx_units(root, languages) if kind == "tmx" else _xliff_units(root, languages[1]))
+        self.segments: list[Segment] = []
+        for source, new in self._units:
             places = _text_places(new)
             texts = tuple(piece for place in places for piece in _pieces(*place))
             is_marked = sum(bool(getattr(*place).strip()) for place in places) > 1
-            segments.append(Segment(texts, f"line {source.sourceline}", (line_of(new)[0],) if is_marked else ()))
-        return segments
+            parts: Parts = (line_of(new)[0],) if is_marked else ()
+            self.segments.append(Segment(texts, f"line {source.sourceline}", parts))
 
     def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
         from lxml import etree
 
-        for (_, new), translated in zip(self.units, translations, strict=True):
+        for (_, new), translated in zip(self._units, translations, strict=True):
             if translated is None:
                 # Remove the whole target, as a later run would skip a unit that has a part of it.
                 target = next(new.iterancestors("{*}target"), new)
@@ -66,7 +56,7 @@ class XmlFile:
             remaining = iter(translated)
             for place in _text_places(new):
                 setattr(*place, "".join(next(remaining) for _ in _pieces(*place)))
-        return bytes(etree.tostring(self.root.getroottree(), xml_declaration=True, encoding="UTF-8"))
+        return bytes(etree.tostring(self._root.getroottree(), xml_declaration=True, encoding="UTF-8"))
 
 
 def _refuse_other_languages(root: Any, languages: tuple[str, str], place: str) -> None:
@@ -80,14 +70,13 @@ def _refuse_other_languages(root: Any, languages: tuple[str, str], place: str) -
                 raise InputError(f"{place}: {message}", "choose a model of these languages")
 
 
-def _xliff_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:
+def _xliff_units(root: Any, target_lang: str) -> Iterator[tuple[Any, Any]]:
     namespace = root.tag.removesuffix("xliff")
     if root.get("version", "").startswith("2") and root.get("trgLang") is None:
         root.set("trgLang", target_lang)
     for file in root.iter(f"{namespace}file"):
         if root.get("version", "").startswith("1") and file.get("target-language") is None:
             file.set("target-language", target_lang)
-    units = []
     for source in list(root.iter(f"{namespace}source")):
         parent = source.getparent()
         target = parent.find(f"{namespace}target")
@@ -110,8 +99,7 @@ def _xliff_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:
         if root.get("version", "").startswith("1"):
             new.set("state", "needs-review-translation")
         (source if segmented is None else segmented).addnext(new)
-        units += [(source, part) for part in (_segments(new) if is_segmented else (new,))]
-    return units
+        yield from ((source, part) for part in (_segments(new) if is_segmented else (new,)))
 
 
 def _segments(element: Any) -> Iterator[Any]:
@@ -119,10 +107,9 @@ def _segments(element: Any) -> Iterator[Any]:
     return (node for node in element.iter("{*}mrk") if node.get("mtype") == "seg")
 
 
-def _tmx_units(root: Any, languages: tuple[str, str]) -> list[tuple[Any, Any]]:
+def _tmx_units(root: Any, languages: tuple[str, str]) -> Iterator[tuple[Any, Any]]:
     header = root.find("header")
     source_lang = (header.get("srclang") if header is not None else None) or "*all*"
-    units = []
     for unit in root.iter("tu"):
         variants = {tuv.get(_XML_LANG) or tuv.get("lang") or "": tuv for tuv in unit.findall("tuv")}
         wanted = unit.get("srclang") or source_lang
@@ -134,8 +121,7 @@ def _tmx_units(root: Any, languages: tuple[str, str]) -> list[tuple[Any, Any]]:
         new = deepcopy(source)
         new.set(_XML_LANG, languages[1])
         unit.append(new)
-        units.append((source, new))
-    return units
+        yield source, new
 
 
 def _is_variant(code: str, wanted: str) -> bool:

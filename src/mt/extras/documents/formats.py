@@ -1,6 +1,7 @@
 """Kinds of documents: which can be translated, and what to do with the others."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from mt.errors import InputError
@@ -44,12 +45,11 @@ def document_format(path: Path, override: str | None = None) -> str | None:
     """
     if override is not None and override not in FORMATS:
         raise InputError(f"--format: '{override}' is not one of {', '.join(FORMATS)}")
-    kind, suffix = override or named_format(path), path.suffix.lower()
-    try:
-        with path.open("rb") as file:
-            beginning = file.read(8) if path.is_file() else b""  # a pipe cannot be read twice
-    except OSError:
-        beginning = b""
+    kind, suffix, beginning = override or named_format(path), path.suffix.lower(), b""
+    with suppress(OSError):
+        if path.is_file():  # a pipe cannot be read twice, and a named one not even opened
+            with path.open("rb") as file:
+                beginning = file.read(8)
     actual = next((name for magic, name in _MAGIC.items() if beginning.startswith(magic)), suffix)
     if kind is not None:
         if kind in _TEXT_KINDS and actual in _REFUSED and actual != suffix:

@@ -1,60 +1,14 @@
-"""Segments with inline tags: whole sentences are translated, and the tags placed by word alignment."""
+"""Inline elements of XLIFF and TMX: as those of a line of text, and put back around its translation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mt.extras.serving.markup import Element, Line
-from mt.text.languages import is_spaced
-
-if TYPE_CHECKING:
-    from mt.decoding.alignment import Unit
-
-# Takes sentences, and whether to align their words; returns each translation with its words, none if not aligned.
-Translate = Callable[[list[str], bool], "Sequence[tuple[str, Sequence[Unit]]]"]
-Parts = Sequence[str | Line]  # markup that stays, and lines with inline elements
 
 # Elements of XLIFF and TMX whose content is not translated: codes of other formats, empty markers, notes
 _CODES = frozenset("bpt ept ph it ut x bx ex sc ec cp sm em prop note".split())
 _END_CODES = {"bpt": "ept", "bx": "ex", "sc": "ec"}  # by the code that starts the pair
-
-
-class Marked(tuple[str, ...]):
-    """The translation of a segment as a single text that contains its markup."""
-
-
-def translate_marked(
-    marked: Sequence[Parts],
-    translate: Translate,
-    is_translated: Callable[[str], bool],
-    survives: Callable[[str, str], bool],
-    languages: tuple[str, str],
-) -> list[Marked | None]:
-    """Translate texts with inline elements; each distinct sentence once, and only if it has something to translate.
-
-    `survives` tells, given a sentence and its translation, whether all that must stay has stayed. A text becomes None
-    if one of its sentences fails.
-    """
-    from mt.decoding.alignment import align_units
-    from mt.decoding.candidates import Candidate
-    from mt.extras.serving.segmentation import segment_lines
-
-    separator = " " if is_spaced(languages[1]) else ""
-    segmented = [segment_lines(parts, separator, languages[0]) for parts in marked]
-    sentences = list(dict.fromkeys(sentence for text in segmented for sentence in text.sentences))
-    aligned: dict[str, tuple[str, Sequence[Unit]]] = {
-        s: (s, align_units(s, s)) for s in sentences if not is_translated(s)
-    }
-    requested = [sentence for sentence in sentences if sentence not in aligned]
-    aligned |= zip(requested, translate(requested, True) if requested else (), strict=True)
-    results: list[Marked | None] = []
-    for text in segmented:
-        candidates = [Candidate(aligned[sentence][0], 0.0, 0.0) for sentence in text.sentences]
-        if all(survives(sentence, aligned[sentence][0]) for sentence in text.sentences):
-            results.append(Marked([text.assemble(candidates, lambda sentence, _: aligned[sentence][1])]))
-        else:
-            results.append(None)
-    return results
 
 
 def line_of(node: Any) -> tuple[Line, list[Any]]:

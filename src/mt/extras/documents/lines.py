@@ -46,7 +46,7 @@ def scan_subtitles(source: str, is_vtt: bool, has_spaces: bool = True) -> Splice
     document = Spliced(source, partial(_cue_text, is_vtt=is_vtt, has_spaces=has_spaces))
     cue: list[tuple[int, int]] = []
     in_cue, is_new = False, False
-    for number, start, end in _lines(source, _SUBTITLE_LINE_END):
+    for number, (start, end) in enumerate(_lines(source, _SUBTITLE_LINE_END), 1):
         line = source[start:end]
         if _TIME.match(line):
             # Digits before the time, or the only line between an empty one and the time, are this cue's number.
@@ -88,7 +88,7 @@ def scan_markdown(source: str) -> Spliced:
 
     document = Spliced(source, _escaped)
     lines = list(_lines(source, _LINE_END))
-    positions = [start for _, start, _ in lines]  # where to search next on each line
+    positions = [start for start, _ in lines]  # where to search next on each line
     body = _FRONT_MATTER.sub("", source, count=1)
     skipped_lines = re.findall(_LINE_END, source[: len(source) - len(body)])
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -126,14 +126,14 @@ def _escaped(old: str, new: str) -> str:
 
 
 def _located(
-    source: str, lines: list[tuple[int, int, int]], positions: list[int], first: int, contents: list[str]
+    source: str, lines: list[tuple[int, int]], positions: list[int], first: int, contents: list[str]
 ) -> list[tuple[int, int]]:
     """Find the spans of a paragraph's lines, without the marks of lists and quotes; empty if a line is not found."""
     spans = []
     for number, content in enumerate(contents, first):
         # The parser turns tabs before the text into spaces, and unescapes bars in table cells.
         pattern = re.compile(re.escape(content.lstrip(" \t")).replace(r"\|", r"\\?\|"))
-        match = pattern.search(source, positions[number], lines[number][2]) if number < len(lines) else None
+        match = pattern.search(source, positions[number], lines[number][1]) if number < len(lines) else None
         if match is None:
             return []
         spans.append(match.span())
@@ -155,10 +155,9 @@ def _joined(source: str, pieces: list[list[Span]], spans: list[tuple[int, int]])
     return joined
 
 
-def _lines(source: str, line_end: str) -> Iterator[tuple[int, int, int]]:
-    """Yield (number from 1, start, end without the line break) of each line; the last line is empty."""
-    for number, line in enumerate(re.finditer(rf"([^\r\n]*)(?:{line_end}|\Z)", source), 1):
-        yield number, *line.span(1)
+def _lines(source: str, line_end: str) -> Iterator[tuple[int, int]]:
+    """Return start and end of each line without its line break; the last line is empty."""
+    return (line.span(1) for line in re.finditer(rf"([^\r\n]*)(?:{line_end}|\Z)", source))
 
 
 def _pieces(source: str, start: int, end: int, mark: re.Pattern[str]) -> Iterator[list[Span]]:

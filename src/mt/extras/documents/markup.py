@@ -52,7 +52,15 @@ ODF = Markup(frozenset({"text:p", "text:h"}), skipped=frozenset({"office:annotat
 
 def scan(source: str, markup: Markup, place: str) -> Spliced:
     """Find the paragraphs of a document or one of its parts."""
-    return _Scanner(source, markup, place).scan()
+    scanner, end = _Scanner(source, markup, place), 0
+    for token in scan_markup(source):
+        scanner.read_text(end, token.start())
+        end = token.end()
+        if token["name"]:
+            scanner.read_tag(token)
+    scanner.read_text(end, len(source))
+    scanner.end_block(len(source), len(source))
+    return scanner.document
 
 
 class _Scanner:
@@ -71,18 +79,7 @@ class _Scanner:
         self.is_code = False  # the paragraph
         self.is_interrupted = False  # markup other than runs of one format came since the last text
 
-    def scan(self) -> Spliced:
-        source, end = self.document.source, 0
-        for token in scan_markup(source):
-            self._read_text(end, token.start())
-            end = token.end()
-            if token["name"]:
-                self._read_tag(token)
-        self._read_text(end, len(source))
-        self._end_block(len(source), len(source))
-        return self.document
-
-    def _read_text(self, start: int, end: int) -> None:
+    def read_text(self, start: int, end: int) -> None:
         markup = self.markup
         inside = self.in_text if markup.text else self.depth or markup.blocks is None
         if start == end or self.skipped or not inside:
@@ -97,7 +94,7 @@ class _Scanner:
             self.pieces.append([span])
         self.last_format, self.is_interrupted = self.format, False
 
-    def _read_tag(self, token: re.Match[str]) -> None:
+    def read_tag(self, token: re.Match[str]) -> None:
         markup, closes = self.markup, bool(token["close"])
         name = token["name"] if markup.blocks else token["name"].lower()
         step = -1 if closes else 0 if token["empty"] else 1
@@ -108,9 +105,9 @@ class _Scanner:
         if markup.blocks is None:
             self._add_attributes(token)
             if name not in markup.inline and name not in markup.skipped:
-                self._end_block(*token.span())
+                self.end_block(*token.span())
         elif name in markup.blocks:
-            self._end_block(*token.span())
+            self.end_block(*token.span())
             self.depth += step
         elif name in markup.text:
             self.in_text += step
@@ -146,7 +143,7 @@ class _Scanner:
         self.last_line = position, line + self.document.source.count("\n", start, position)
         return self.last_line[1]
 
-    def _end_block(self, end: int, next_start: int) -> None:
+    def end_block(self, end: int, next_start: int) -> None:
         """End the paragraph before a tag, and begin the next one behind it."""
         if self.pieces:
             block, n_texts = (self.block_start, end), sum(bool(piece[0].text.strip()) for piece in self.pieces)

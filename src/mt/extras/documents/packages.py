@@ -4,12 +4,10 @@ import io
 import re
 import zipfile
 import zlib
-from dataclasses import dataclass
 
 from mt.errors import InputError
 from mt.extras.documents.formats import decode_utf8
 from mt.extras.documents.markup import DOCX, HTML, ODF, PPTX, Markup, parse_xml, scan
-from mt.extras.documents.segments import Segment
 from mt.extras.documents.splicing import Spliced
 from mt.text.archives import refuse_unsafe_zip
 
@@ -24,22 +22,18 @@ _PARTS: dict[str, tuple[str, Markup]] = {
 }
 
 
-@dataclass
 class Package:
     """An archive, and those of its parts that hold text."""
 
-    archive: bytes
-    parts: dict[str, Spliced]
-
-    @classmethod
-    def read(cls, content: bytes, kind: str, place: str) -> "Package":
+    def __init__(self, content: bytes, kind: str, place: str) -> None:
         """Read an archive.
 
         Raises:
             InputError: it is damaged, encrypted, too large, or not of this kind.
         """
         pattern, markup = _PARTS[kind]
-        parts = {}
+        self._content = content
+        self._parts: dict[str, Spliced] = {}
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 refuse_unsafe_zip(archive, place, _MAX_BYTES)
@@ -50,26 +44,22 @@ class Package:
                     name, part = info.filename, _unpacked(archive, info)  # all parts, to find damage early
                     if re.fullmatch(pattern, name):
                         parse_xml(part, f"{place}: {name}")
-                        parts[name] = scan(decode_utf8(part, f"{place}: {name}"), markup, name)
+                        self._parts[name] = scan(decode_utf8(part, f"{place}: {name}"), markup, name)
         except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, ValueError, zlib.error) as error:
             raise InputError(f"{place}: damaged, or no .{kind} file ({error})", "save it again") from None
-        if not parts:
+        if not self._parts:
             raise InputError(f"{place}: this archive holds no text of a .{kind} file", "check its kind")
-        return cls(content, parts)
-
-    @property
-    def segments(self) -> list[Segment]:
-        return [segment for part in self.parts.values() for segment in part.segments]
+        self.segments = [segment for part in self._parts.values() for segment in part.segments]
 
     def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
         """Return the archive with translated parts; all others are copied."""
         remaining = iter(translations)
-        new = {name: part.written([next(remaining) for _ in part.segments]) for name, part in self.parts.items()}
+        new = {name: part.written([next(remaining) for _ in part.segments]) for name, part in self._parts.items()}
         # The text of joined runs may begin or end with a space, which Word drops without this attribute
-        changed = {name for name, part in self.parts.items() if new[name] != part.source}
+        changed = {name for name, part in self._parts.items() if new[name] != part.source}
         new |= {name: re.sub(r"<w:t>(?=\s|[^<]*\s<)", '<w:t xml:space="preserve">', new[name]) for name in changed}
         output = io.BytesIO()
-        with zipfile.ZipFile(io.BytesIO(self.archive)) as old, zipfile.ZipFile(output, "w") as archive:
+        with zipfile.ZipFile(io.BytesIO(self._content)) as old, zipfile.ZipFile(output, "w") as archive:
             for info in old.infolist():
                 content = new[info.filename].encode() if info.filename in new else _unpacked(old, info)
                 archive.writestr(info, content, info.compress_type)

@@ -1,7 +1,6 @@
 """Catalogues of gettext: entries without a translation get one and the flag `fuzzy`, all other lines stay."""
 
 import re
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
@@ -11,46 +10,35 @@ from mt.text.po import CHARSET, read_catalogue
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d)")
 
 
-@dataclass
 class PoFile:
     """A catalogue: its lines, with their ends, and the entries in it that are to be translated."""
 
-    lines: list[str]
-    entries: list[Any]  # as polib reads them; `linenum` says where each begins
-    charset: str
-    plurals: int  # the number of plural forms of the target language
-
-    @classmethod
-    def read(cls, content: bytes, place: str) -> "PoFile":
+    def __init__(self, content: bytes, place: str) -> None:
         """Read a catalogue; `InputError` if it is malformed."""
-        catalogue, text, charset = read_catalogue(content, place)
+        catalogue, text, self._charset = read_catalogue(content, place)
+        self._lines = text.splitlines(keepends=True)
         entries = [entry for entry in catalogue if entry.msgid and not (entry.obsolete or entry.fuzzy)]
-        empty = [entry for entry in entries if not entry.msgstr and not any((entry.msgstr_plural or {}).values())]
+        self._entries = [e for e in entries if not e.msgstr and not any((e.msgstr_plural or {}).values())]
         forms = _PLURALS.search(catalogue.metadata.get("Plural-Forms", ""))
-        return cls(text.splitlines(keepends=True), empty, charset, int(forms[1]) if forms else 2)
-
-    @property
-    def segments(self) -> list[Segment]:
-        """The entries; each line or column of a text is translated by itself."""
-        segments = []
-        for entry in self.entries:
+        self._plurals = int(forms[1]) if forms else 2  # of the target language
+        self.segments: list[Segment] = []
+        for entry in self._entries:  # each line or column of a text is translated by itself
             pieces = [piece for text in _texts(entry) for piece in columns_of(text)]
-            segments.append(Segment(tuple(pieces), f"line {entry.linenum or 1}"))
-        return segments
+            self.segments.append(Segment(tuple(pieces), f"line {entry.linenum or 1}"))
 
     def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
         """Return the catalogue with translations."""
-        lines = list(self.lines)
-        for entry, translated in reversed(list(zip(self.entries, translations, strict=True))):
+        lines = list(self._lines)
+        for entry, translated in reversed(list(zip(self._entries, translations, strict=True))):
             if translated is not None:
                 pieces = iter(translated)
                 texts = ["".join(next(pieces) for _ in columns_of(text)) for text in _texts(entry)]
                 # The first of several forms is the singular's translation, all others are the plural's.
-                forms = [texts[n > 0 or self.plurals == 1] for n in range(self.plurals)] if texts[1:] else []
+                forms = [texts[n > 0 or self._plurals == 1] for n in range(self._plurals)] if texts[1:] else []
                 _fill(lines, max(entry.linenum, 1) - 1, forms or texts, bool(forms))
         text = "".join(lines).replace("charset=CHARSET\\n", "charset=UTF-8\\n", 1)  # as templates have it
         try:
-            return text.encode(self.charset)
+            return text.encode(self._charset)
         except UnicodeError:  # letters of the target language that the old character set lacks
             return CHARSET.sub(r"\1UTF-8", text, count=1).encode()
 

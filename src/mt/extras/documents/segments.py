@@ -1,13 +1,22 @@
 """Segments of a document: text to translate between tags and placeholders that must survive."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from mt.extras.documents.inline import Parts, Translate, translate_marked
+from mt.extras.serving.markup import Line
+from mt.text.languages import is_spaced
 from mt.text.sentences import sentence_ends
 from mt.text.words import EMAIL, ID_CHAR, URL
+
+if TYPE_CHECKING:
+    from mt.decoding.alignment import Unit
+
+# Takes sentences, and whether to align their words; returns each translation with its words, none if not aligned.
+Translate = Callable[[list[str], bool], "Sequence[tuple[str, Sequence[Unit]]]"]
+Parts = Sequence[str | Line]  # markup that stays, and lines with inline elements
 
 # Text that must stay as it is: code, format strings, variables, tags, entities, addresses.
 PLACEHOLDER = re.compile(
@@ -33,6 +42,10 @@ class Segment:
     texts: tuple[str, ...]  # pieces between which the formatting changes, in order
     place: str  # where it stands in the document, for messages
     parts: Parts = ()  # the same with the formatting as inline elements, where they can be moved
+
+
+class Marked(tuple[str, ...]):
+    """The translation of a segment as a single text that contains its markup."""
 
 
 def columns_of(text: str) -> list[str]:
@@ -65,12 +78,41 @@ def translate_segments(
     if show_sample is not None and show_sample(sample) is False:
         return Result([None] * len(segments), [])
     parts = {n: s.parts for n, s in enumerate(segments) if s.parts and any(map(_is_translated, s.texts))}
-    results = translate_marked(list(parts.values()), translate, _is_translated, _is_intact, languages) if parts else ()
-    marked = dict(zip(parts, results, strict=True))
+    marked = dict[int, Marked | None]()
+    if parts:
+        marked = dict(zip(parts, _translate_marked(parts.values(), translate, languages), strict=True))
     others = [segment for n, segment in enumerate(segments) if marked.get(n) is None]
     pieces = _translate_pieces(others, translate, languages[0])
     remaining = iter(pieces.texts)
     return Result([marked.get(n) or next(remaining) for n in range(len(segments))], pieces.kept)
+
+
+def _translate_marked(
+    marked: Iterable[Parts], translate: Translate, languages: tuple[str, str]
+) -> Iterator[Marked | None]:
+    """Translate texts with inline elements, and place these by word alignment.
+
+    Each distinct sentence is translated once, and only if it has something to translate. A text becomes None if the
+    translation of one of its sentences is not intact.
+    """
+    from mt.decoding.alignment import align_units
+    from mt.decoding.candidates import Candidate
+    from mt.extras.serving.segmentation import SegmentedText
+
+    separator = " " if is_spaced(languages[1]) else ""
+    segmented = [SegmentedText(parts, separator, languages[0], is_html=True) for parts in marked]
+    sentences = list(dict.fromkeys(sentence for text in segmented for sentence in text.sentences))
+    aligned: dict[str, tuple[str, Sequence[Unit]]] = {
+        s: (s, align_units(s, s)) for s in sentences if not _is_translated(s)
+    }
+    requested = [sentence for sentence in sentences if sentence not in aligned]
+    aligned |= zip(requested, translate(requested, True) if requested else (), strict=True)
+    for text in segmented:
+        if all(_is_intact(sentence, aligned[sentence][0]) for sentence in text.sentences):
+            candidates = [Candidate(aligned[sentence][0], 0.0, 0.0) for sentence in text.sentences]
+            yield Marked([text.assemble(candidates, lambda sentence, _: aligned[sentence][1])])
+        else:
+            yield None
 
 
 def _is_intact(source: str, translation: str) -> bool:

@@ -1,12 +1,13 @@
 """Documents that are rewritten in place: all that is not translated keeps its bytes."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from mt.extras.documents.inline import Marked, Parts
-from mt.extras.documents.segments import Segment, has_words
+from mt.extras.documents.segments import Marked, Parts, Segment, has_words
+
+_Change = tuple[int, int, str]  # start and end of a stretch of the source, and its new text
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Spliced:
 
     def written(self, translations: Sequence[tuple[str, ...] | None]) -> str:
         """Return the document with translations in place of the texts; None leaves a segment as it was."""
-        changes, blocks = list[tuple[int, int, str]](), list[tuple[int, int, str]]()
+        changes, blocks = list[_Change](), list[_Change]()
         segments = zip(self.segments, self.spans, self.blocks, translations, strict=True)
         for segment, pieces, block, translated in segments:
             if isinstance(translated, Marked):
@@ -52,16 +53,18 @@ class Spliced:
                     source = self.source[first.start : spans[-1].end]
                     escaped = f"{first.quote}{self.escape(source, new)}{first.quote}"
                     changes += [(span.start, span.end, escaped if span is first else "") for span in spans]
-        parts, end = [], 0
-        for start, stop, new in sorted(self._merged(sorted(blocks), sorted(changes))):
-            parts += [self.source[end:start], new]
-            end = stop
-        return "".join([*parts, self.source[end:]])
+        return self._changed(0, len(self.source), self._merged(sorted(blocks), sorted(changes)))
 
-    def _merged(
-        self, blocks: list[tuple[int, int, str]], changes: list[tuple[int, int, str]]
-    ) -> Iterator[tuple[int, int, str]]:
-        """Yield all changes; those of attributes within a block are made in the block's new text."""
+    def _changed(self, start: int, end: int, changes: Iterable[_Change]) -> str:
+        """Return a stretch of the source with changes, given in order."""
+        parts = []
+        for first, last, new in changes:
+            parts += [self.source[start:first], new]
+            start = last
+        return "".join([*parts, self.source[start:end]])
+
+    def _merged(self, blocks: list[_Change], changes: list[_Change]) -> Iterator[_Change]:
+        """Yield all changes in order; those of attributes within a block are made in the block's new text."""
         last = 0
         for start, stop, text in blocks:
             first, previous = bisect_left(changes, (start,)), last
@@ -73,11 +76,9 @@ class Spliced:
             yield start, stop, text
         yield from changes[last:]
 
-    def _tags(self, changes: Sequence[tuple[int, int, str]]) -> Iterator[tuple[str, str]]:
+    def _tags(self, changes: Sequence[_Change]) -> Iterator[tuple[str, str]]:
         """Yield (old, new) of each tag whose attributes change, up to the character after the last of these."""
-        for tag_start, tag_changes in groupby(changes, lambda change: self.source.rfind("<", 0, change[0])):
-            new, end = "", tag_start
-            for start, stop, value in tag_changes:
-                new += self.source[end:start] + value
-                end = stop
-            yield self.source[tag_start : end + 1], new + self.source[end : end + 1]
+        for start, group in groupby(changes, lambda change: self.source.rfind("<", 0, change[0])):
+            tag_changes = list(group)
+            end = tag_changes[-1][1] + 1
+            yield self.source[start:end], self._changed(start, end, tag_changes)

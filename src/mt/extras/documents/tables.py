@@ -3,7 +3,6 @@
 import csv
 import io
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +12,10 @@ from mt.extras.documents.segments import Segment, columns_of
 _MARK = re.compile(r"\ufeff?(?:sep=([^\w\s\"]|\t)\r?\n)?", re.IGNORECASE)  # `sep=;` is for Excel
 
 
-@dataclass
 class Table:
-    """A table, and the columns to read and to fill."""
+    """A table, and the columns to read and to fill; each line of a cell is translated alone."""
 
-    records: list[str]  # the rows as they stand in the file, with their line ends
-    rows: list[list[str]]  # their cells
-    dialect: dict[str, Any]  # how the csv module reads them
-    column: int  # the source, from 0
-    target: int  # the same where a column is translated in place
-    name: str | None  # of the target column, if it is a new one
-    first: int  # the first row after the header, from 0
-    mark: str  # a byte order mark and a line `sep=;` before the first row, if the file has them
-
-    @classmethod
-    def read(cls, content: str, kind: str, columns: str | None, place: str) -> "Table":
+    def __init__(self, content: str, kind: str, columns: str | None, place: str) -> None:
         """Read a table; `columns` is SOURCE or SOURCE:TARGET, names of the header or numbers from 1.
 
         Raises:
@@ -36,21 +24,21 @@ class Table:
         """
         mark = _MARK.match(content)
         assert mark is not None
-        text = content[mark.end() :]
+        self._mark, text = mark[0], content[mark.end() :]
         head = re.sub(r'"[^"]*(?:"|$)', "", text.split("\n", 1)[0])  # without what is quoted
         guess = "\t" if kind == "tsv" else max(",;\t|", key=head.count)
-        dialect: dict[str, Any] = {"delimiter": mark[1] or guess}
+        self._dialect: dict[str, Any] = {"delimiter": mark[1] or guess}  # how the csv module reads the rows
         if "\0" in text:
             raise InputError(f"{place}: holds NUL bytes, so it is no table", "check its kind")
         try:
-            records, rows = _rows(text, {**dialect, "strict": True})
+            self._records, self._rows = _rows(text, {**self._dialect, "strict": True})
         except csv.Error as error:
             if kind != "tsv":
                 raise InputError(f"{place}: {error}", "close the quotation marks, and double those in a cell") from None
-            dialect |= {"quoting": csv.QUOTE_NONE, "quotechar": None}
-            records, rows = _rows(text, dialect)
-        header = rows[0] if rows else []
-        wide = next((n for n, row in enumerate(rows, 1) if any(map(str.strip, row[len(header) :]))), None)
+            self._dialect |= {"quoting": csv.QUOTE_NONE, "quotechar": None}
+            self._records, self._rows = _rows(text, self._dialect)
+        header = self._rows[0] if self._rows else []
+        wide = next((n for n, row in enumerate(self._rows, 1) if any(map(str.strip, row[len(header) :]))), None)
         if kind == "csv" and wide is not None:
             message = f"{place}: row {wide} has more cells than the first one"
             raise InputError(message, "put cells that hold the delimiter in quotation marks")
@@ -60,45 +48,44 @@ class Table:
                 hint = f"give --columns SOURCE:TARGET, by name or number; the first row is: {names}"
                 raise InputError(f"{place}: which of its {len(header)} columns is to be translated?", hint)
             columns = "1:2"
+        column, first = self._choose_columns(columns, header, place)
+        self._numbers = [  # of the rows with a source and, if in another column, no target
+            number
+            for number, row in enumerate(self._rows[first:], first)
+            if _has_text(row, column) and (self._target == column or not _has_text(row, self._target))
+        ]
+        self.segments = [Segment(tuple(columns_of(self._rows[n][column])), f"row {n + 1}") for n in self._numbers]
+
+    def _choose_columns(self, columns: str, header: list[str], place: str) -> tuple[int, int]:
+        """Choose the column to fill; return the one to read and the first row after the header, both from 0."""
         source, _, target = columns.partition(":")
         has_header = any(name in header for name in (source, target) if name)
         column = _column(source, header, place)
-        name = target if target and not target.isdecimal() and target not in header else None
-        target_column = _column(target, [*header, name or ""], place) if target else column
-        return cls(records, rows, dialect, column, target_column, name, int(has_header or name is not None), mark[0])
-
-    @property
-    def segments(self) -> list[Segment]:
-        """The cells to translate, each line of a cell alone."""
-        numbers = self._translated_rows()
-        return [Segment(tuple(columns_of(self.rows[n][self.column])), f"row {n + 1}") for n in numbers]
-
-    def _translated_rows(self) -> list[int]:
-        """Return the numbers of the rows to translate: those with a source and, if in another column, no target."""
-        in_place, numbered = self.target == self.column, list(enumerate(self.rows))[self.first :]
-        with_source = [(number, row) for number, row in numbered if _has_text(row, self.column)]
-        return [number for number, row in with_source if in_place or not _has_text(row, self.target)]
+        # The name of the target column, if it is a new one
+        self._name = target if target and not target.isdecimal() and target not in header else None
+        self._target = _column(target, [*header, self._name or ""], place) if target else column
+        return column, int(has_header or self._name is not None)
 
     def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
         """Return the table with translations."""
-        records = list(self.records)
-        if self.name is not None:
-            records[0] = self._record(0, self.name)
-        for number, new in zip(self._translated_rows(), translations, strict=True):
+        records = list(self._records)
+        if self._name is not None:
+            records[0] = self._record(0, self._name)
+        for number, new in zip(self._numbers, translations, strict=True):
             if new is not None:
                 records[number] = self._record(number, "".join(new))
-        return "".join([self.mark, *records]).encode()
+        return "".join([self._mark, *records]).encode()
 
     def _record(self, number: int, text: str) -> str:
         """Return a row with a new target cell, quoted in the style that the row has."""
-        old, record = self.rows[number], self.records[number]
-        row = [*old, *[""] * (self.target + 1 - len(old))]
-        row[self.target] = text
+        old, record = self._rows[number], self._records[number]
+        row = [*old, *[""] * (self._target + 1 - len(old))]
+        row[self._target] = text
         if row == old:
             return record
         bare = record.rstrip("\r\n")
-        quoted = {"quoting": csv.QUOTE_ALL, **self.dialect}
-        style = quoted if _format_row(old, quoted) == bare else self.dialect
+        quoted = {"quoting": csv.QUOTE_ALL, **self._dialect}
+        style = quoted if _format_row(old, quoted) == bare else self._dialect
         return _format_row(row, style) + record[len(bare) :]
 
 

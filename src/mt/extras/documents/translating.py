@@ -1,20 +1,18 @@
 """Translation of a document: its kind, its segments, and the same document with translations in them."""
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from mt.console import log
-from mt.errors import InputError
+from mt.errors import InputError, require_package
 from mt.extras.documents.bilingual import XmlFile
 from mt.extras.documents.formats import FORMATS, decode_utf8, document_format, named_format
-from mt.extras.documents.inline import Translate
 from mt.extras.documents.lines import scan_markdown, scan_subtitles
 from mt.extras.documents.markup import HTML, scan
 from mt.extras.documents.packages import Package
 from mt.extras.documents.po import PoFile
-from mt.extras.documents.segments import translate_segments
+from mt.extras.documents.segments import Translate, translate_segments
 from mt.extras.documents.splicing import Spliced
 from mt.extras.documents.tables import Table
 from mt.storage import atomic
@@ -73,10 +71,8 @@ def translate_document(
         raise InputError(f"--columns is for .csv and .tsv files, and {source} is {kind}", "leave it out")
     if named_format(output) not in (None, kind):
         raise InputError(f"--output {output}: {source} is {kind}, and kinds are not converted", f"name it .{kind}")
-    package = _PACKAGES.get(kind)
-    if package is not None and importlib.util.find_spec(package) is None:
-        message = f"translating .{kind} files needs a package that is not installed ({package})"
-        raise InputError(message, "pip install 'mt-train[documents]'")
+    if kind in _PACKAGES:
+        require_package(_PACKAGES[kind], f"translating .{kind} files", "pip install 'mt-train[documents]'")
     if kind in ("xliff", "tmx") and languages[1] in ("", "und"):
         raise InputError(f"{source}: the target language is unknown, and a .{kind} file names it", "name it")
     require_writable(output, "--output")
@@ -109,14 +105,14 @@ def _read(
     content: bytes, kind: str, columns: str | None, languages: tuple[str, str], place: str
 ) -> Package | XmlFile | PoFile | Table | Spliced:
     if kind in ("docx", "pptx", "odt", "epub"):
-        return Package.read(content, kind, place)
+        return Package(content, kind, place)
     if kind in ("xliff", "tmx"):
-        return XmlFile.read(content, kind, languages, place)
+        return XmlFile(content, kind, languages, place)
     if kind == "po":
-        return PoFile.read(content, place)
+        return PoFile(content, place)
     text = decode_utf8(content, place)
     if kind in ("csv", "tsv"):
-        return Table.read(text, kind, columns, place)
+        return Table(text, kind, columns, place)
     if kind == "html":
         return scan(text, HTML, "line")
     if kind == "md":

@@ -5,7 +5,6 @@ the same sentences one by one.
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +29,6 @@ class _Job:
     translator: Translator
     options: SearchOptions
     lines: Sequence[str]
-    deadline: float
     result: "asyncio.Future[list[list[Candidate]]]"
     translations: list[list[Candidate]] = field(default_factory=list)
 
@@ -45,50 +43,35 @@ class Batcher:
     """Queue of at most `capacity` sentences, translated in batches per model and search options.
 
     Requests take turns: one with more sentences than a batch holds goes to the back of the queue with the rest.
-    Cancelled requests, and those that have taken `seconds`, are skipped.
+    Cancelled requests are skipped.
     """
 
-    def __init__(self, capacity: int, seconds: float, metrics: Metrics) -> None:
-        self._capacity, self._seconds, self._metrics = capacity, seconds, metrics
+    def __init__(self, capacity: int, metrics: Metrics) -> None:
+        self._capacity, self._metrics = capacity, metrics
         self._jobs: deque[_Job] = deque()
         self._waiting = 0
         self._threads = ThreadPoolExecutor(_WORKERS, "translation")
         self._workers: list[asyncio.Task[None]] = []
 
-    def deadline(self) -> float:
-        """Return the deadline of a request that arrives now, by the monotonic clock."""
-        return time.monotonic() + self._seconds
-
     async def translate(
-        self,
-        translator: Translator,
-        lines: Sequence[str],
-        options: SearchOptions,
-        deadline: float,
-        even_if_full: bool = False,
+        self, translator: Translator, lines: Sequence[str], options: SearchOptions, even_if_full: bool = False
     ) -> list[list[Candidate]]:
-        """Return the n best translations of each line; `deadline` is that of the whole request.
+        """Return the n best translations of each line.
 
         `even_if_full` is for lines of a document, which has already waited for its turn, and of a half-done request.
 
         Raises:
-            RequestError: 503, the queue is full or the deadline has passed.
+            RequestError: 503, the queue is full; 500, the translation failed.
         """
-        if not lines:
-            return []
         if self._waiting + len(lines) > self._capacity and self._waiting > 0 and not even_if_full:
             raise RequestError(503, "the server is too busy; try again later", {"Retry-After": "1"})
         result: asyncio.Future[list[list[Candidate]]] = asyncio.get_running_loop().create_future()
-        self._jobs.append(_Job(translator, options, lines, deadline, result))
+        self._jobs.append(_Job(translator, options, lines, result))
         self._count(len(lines))
         self._workers = [worker for worker in self._workers if not worker.done()]
         if len(self._workers) < _WORKERS:
             self._workers.append(asyncio.create_task(self._work()))
-        try:
-            # Workers drop expired jobs; this timeout is for a batch that is running.
-            return await asyncio.wait_for(result, deadline - time.monotonic())
-        except TimeoutError:
-            raise self._too_late() from None
+        return await result
 
     def close(self) -> None:
         """Stop the threads after their current batches."""
@@ -97,9 +80,6 @@ class Batcher:
     def _count(self, change: int) -> None:
         self._waiting += change
         self._metrics.waiting.set(self._waiting)
-
-    def _too_late(self) -> RequestError:
-        return RequestError(503, f"no translation within {self._seconds:g} s; try again later", {"Retry-After": "1"})
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -118,7 +98,9 @@ class Batcher:
             except BaseException as error:  # a Rust panic is not an Exception
                 log.error("a batch of %d sentences failed: %s: %s", len(lines), type(error).__name__, error)
                 for job, _ in batch:
-                    self._fail(job, RequestError(500, "the translation failed"))
+                    self._count(-len(job.remaining()))
+                    if not job.result.done():  # the client is still connected
+                        job.result.set_exception(RequestError(500, "the translation failed"))
                 continue
             for job, share in batch:
                 job.translations += [next(translations) for _ in share]
@@ -135,8 +117,8 @@ class Batcher:
         room = _BATCH_SIZE
         while self._jobs:
             job = self._jobs.popleft()
-            if job.result.done() or time.monotonic() > job.deadline:
-                self._fail(job, self._too_late())
+            if job.result.done():  # cancelled
+                self._count(-len(job.remaining()))
             elif room == 0 or (batch and not job.matches(batch[0][0])):
                 others.append(job)
             else:
@@ -145,8 +127,3 @@ class Batcher:
                 room -= len(share)
         self._jobs.extend(others)
         return batch
-
-    def _fail(self, job: _Job, error: RequestError) -> None:
-        self._count(-len(job.remaining()))
-        if not job.result.done():  # the client is still connected
-            job.result.set_exception(error)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mt.errors import InputError, MtError
 from mt.extras.documents.formats import FORMATS, decode_utf8, document_format
-from mt.extras.documents.inline import Translate
-from mt.extras.documents.segments import Segment, translate_segments
+from mt.extras.documents.segments import Segment, Translate, translate_segments
 from mt.extras.documents.translating import translate_document
 from mt.storage import atomic
 
@@ -35,19 +34,19 @@ def main(name: str, output: str, characters: str, options: str) -> None:
         options: of `translate_document`, as JSON.
     """
 
+    def send(message: Any) -> None:
+        print(json.dumps(message), flush=True)
+
     def translate(texts: list[str], aligned: bool) -> "list[tuple[str, Sequence[Unit]]]":
         if (length := sum(map(len, texts))) > int(characters):
             raise InputError(f"{name}: {length:,} characters, more than the {int(characters):,} allowed", "split it")
-        print(json.dumps([texts, aligned]), flush=True)
+        send([texts, aligned])
         answer: list[tuple[str, list[Any]]] = json.loads(sys.stdin.readline())
         if not aligned:
             return [(text, ()) for text, _ in answer]
         from mt.decoding.alignment import Unit  # only now, as it takes memory
 
         return [(text, [Unit(*unit) for unit in units]) for text, units in answer]
-
-    def show_sample(text: str) -> None:
-        print(json.dumps(text), flush=True)
 
     outcome: dict[str, Any] = {}
     try:
@@ -57,15 +56,15 @@ def main(name: str, output: str, characters: str, options: str) -> None:
             resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
         source, arguments = Path(name), json.loads(options)
         if document_format(source) is None:
-            _translate_plain(source, Path(output), translate, arguments["languages"], show_sample)
+            _translate_plain(source, Path(output), translate, arguments["languages"], send)
         else:
-            translate_document(source, Path(output), translate, **arguments, show_sample=show_sample)
+            translate_document(source, Path(output), translate, **arguments, show_sample=send)
     except MtError as error:
         sentence = f"{error.message}; {error.hint}" if error.hint else error.message
         outcome = {"error": sentence.replace("--", ""), "status": 400 if isinstance(error, InputError) else 503}
     except MemoryError:
         os._exit(NO_MEMORY)
-    print(json.dumps(outcome), flush=True)
+    send(outcome)
 
 
 def _translate_plain(

@@ -7,7 +7,6 @@ import secrets
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -183,7 +182,6 @@ class Files:
         translations: list[tuple[str, Sequence[Unit]]] = []
         for start in range(0, len(sentences), _QUEUED_SENTENCES):
             part = sentences[start : start + _QUEUED_SENTENCES]
-            deadline = time.monotonic() + 2 * self._limits.file_seconds  # later than that of the document
-            translations += await self._service.translate_sentences(part, job.direction, deadline, aligned)
+            translations += await self._service.translate_sentences(part, job.direction, aligned)
             job.progress["translated"] += len(part)
         return translations

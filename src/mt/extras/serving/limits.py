@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -32,15 +31,15 @@ class Limits:
 class RateLimit:
     """Leaky bucket per client: `per_minute` requests a minute (0 for no limit), a sixth of them at once."""
 
-    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate, self._capacity, self._clock = per_minute / 60, max(1.0, per_minute / 6), clock
+    def __init__(self, per_minute: int) -> None:
+        self._rate, self._capacity = per_minute / 60, max(1.0, per_minute / 6)
         self._buckets: dict[str, tuple[float, float]] = {}  # fill level and its time
 
     def take(self, client: str) -> None:
         """Count a request, or raise a RequestError (429, too many requests)."""
         if self._rate == 0:
             return
-        now = self._clock()
+        now = time.monotonic()
         fill = self._fill(client, now)
         if fill + 1 > self._capacity:
             seconds = (fill + 1 - self._capacity) / self._rate

@@ -134,7 +134,6 @@ class Writer:
 
     def finish(self) -> str:
         """Close all elements, add those not yet written, and return the text."""
-        self._write_space([])
         self._put_unwritten(self._line.elements)
         self._go_to([])
         return "".join(self._parts)
@@ -153,20 +152,16 @@ class Writer:
 
     def _write(self, text: str, stack: list[Element]) -> None:
         if text:
-            self._write_space(stack)
             self._go_to(stack)
             self._parts.append(self._escape(text))
 
-    def _write_space(self, following: list[Element]) -> None:
-        if self._pending_space:
-            self._go_to(_common(self._open, following))
-            self._parts.append(self._escape(self._pending_space))
-            self._pending_space = ""
-
-    def _go_to(self, stack: list[Element]) -> None:
-        """Close and open elements until exactly these are open."""
-        common = len(_common(stack, self._open))
+    def _go_to(self, stack: Sequence[Element]) -> None:
+        """Close elements, write pending white space, and open elements until exactly these are open."""
+        pairs = zip(stack, self._open, strict=False)
+        common = len(list(takewhile(lambda pair: pair[0] is pair[1], pairs)))
         self._parts += [element.closing for element in reversed(self._open[common:])]
+        self._parts.append(self._escape(self._pending_space))
+        self._pending_space = ""
         self._parts += [element.opening for element in stack[common:]]
         self._open = list(stack)
         self._written.update(stack)
@@ -192,25 +187,10 @@ class Writer:
         return list(zip(rest, touching, touching[1:], strict=False))
 
     def _put_unwritten(self, elements: Iterable[Element]) -> None:
-        """Write elements without content or without translated words, unless already written."""
-        for element in elements:
+        """Write elements without content or without translated words, and those inside them, unless already written."""
+        remaining = list(elements)[::-1]  # recursion would limit the depth
+        while remaining:
+            element = remaining.pop()
             if element not in self._written:
-                self._write_space(list(element.parents))
-                self._go_to(list(element.parents))
-                self._put_with_children(element)
-
-    def _put_with_children(self, element: Element) -> None:
-        stack: list[Element | str] = [element]  # strings are closing tags; recursion would limit the depth
-        while stack:
-            item = stack.pop()
-            if isinstance(item, str):
-                self._parts.append(item)
-            elif item not in self._written:
-                self._written.add(item)
-                self._parts.append(item.opening)
-                stack += [item.closing, *reversed(self._line.children[item])]
-
-
-def _common(one: Sequence[Element], other: Sequence[Element]) -> list[Element]:
-    """Return the common prefix of two stacks."""
-    return [a for a, b in takewhile(lambda pair: pair[0] is pair[1], zip(one, other, strict=False))]
+                self._go_to((*element.parents, element))
+                remaining += reversed(self._line.children[element])

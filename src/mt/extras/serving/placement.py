@@ -8,15 +8,13 @@ An element gets the run of words with the most attention to its source words, so
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mt.decoding.alignment import Unit
-
-if TYPE_CHECKING:
-    from mt.extras.serving.markup import Element, Line
+from mt.extras.serving.markup import Element, Line
 
 _MIN_SHARE = 0.4  # of a word's attention, from which on an element extends to the word
 _LEAST_SHARE = 0.1  # the same for an element that would get no word otherwise
@@ -33,7 +31,7 @@ class Placement:
         units: the words of the translation.
     """
 
-    def __init__(self, line: "Line", start: int, end: int, units: Sequence[Unit]) -> None:
+    def __init__(self, line: Line, start: int, end: int, units: Sequence[Unit]) -> None:
         self._line, self._start, self._end = line, start, end
         shares = [unit.shares or ((unit.origin, 1.0),) for unit in units]
         self._words = sorted({start + word for unit_shares in shares for word, _ in unit_shares})  # by position
@@ -53,13 +51,16 @@ class Placement:
     def _place_all(self) -> None:
         around = self._line.around(self._start)
         around += [one for one in self._line.beginning(self._start + 1, self._end) if one.start < one.end]
-        for parent, children in _families(around):
+        families: defaultdict[Element | None, list[Element]] = defaultdict(list)  # by parent, outer ones first
+        for element in around:
+            families[element.parents[-1] if element.parents else None].append(element)
+        for parent, children in families.items():
             bounds = (0, len(self.stacks)) if parent is None else self._ranges.get(parent)
             self._ranges.update(self._sibling_ranges(children, bounds) if bounds else ())
         for element in around:  # outer ones first
             for stack in self.stacks[slice(*self._ranges.get(element, (0, 0)))]:
                 stack.append(element)
-        empty = set["Element"]()
+        empty = set[Element]()
         for element in self._line.beginning(self._start, self._end + 1):
             if element.end <= self._end and element not in self._ranges:
                 if empty.isdisjoint(element.parents):  # else it is written with its parent
@@ -71,8 +72,8 @@ class Placement:
             elements.sort(key=lambda element: -len(element.parents))
 
     def _sibling_ranges(
-        self, elements: "Sequence[Element]", bounds: tuple[int, int]
-    ) -> "Iterable[tuple[Element, tuple[int, int]]]":
+        self, elements: Sequence[Element], bounds: tuple[int, int]
+    ) -> Iterable[tuple[Element, tuple[int, int]]]:
         """Yield the range of words of each element that gets some, the clearest first; ranges do not overlap."""
         is_free = np.zeros(len(self._origins), np.bool_)
         is_free[slice(*bounds)] = True
@@ -84,12 +85,12 @@ class Placement:
                 is_free[first:last] = False
                 yield element, (first, last)
 
-    def _shares(self, element: "Element") -> NDArray[Any]:
+    def _shares(self, element: Element) -> NDArray[Any]:
         """Return the share (T,) of each word's attention that an element's source words have."""
         low, high = (bisect_left(self._words, place) for place in (element.start, element.end))
         return np.asarray(self._sums[:, high] - self._sums[:, low])
 
-    def _best_run(self, element: "Element", shares: NDArray[Any]) -> tuple[int, int]:
+    def _best_run(self, element: Element, shares: NDArray[Any]) -> tuple[int, int]:
         """Return the range of words with the most attention, up to a sentence end if the element continues there."""
         gains, n_words = shares - _MIN_SHARE, len(shares)
         if element.start < self._start and element.end > self._end:
@@ -111,7 +112,7 @@ class Placement:
             return int(shares.argmax()), int(shares.argmax()) + 1
         return best_range
 
-    def _place_empty(self, element: "Element") -> None:
+    def _place_empty(self, element: Element) -> None:
         """Place an element without a word: after the word that it is attached to, or before the next one."""
         for outer in element.parents:
             if outer not in self._ranges and outer.end > self._end:  # its words are in a later sentence
@@ -136,7 +137,7 @@ class Placement:
         else:
             self._put(element, following, behind=False)
 
-    def _put(self, element: "Element", word: int, behind: bool) -> None:
+    def _put(self, element: Element, word: int, behind: bool) -> None:
         """Put an element before or behind a word, without splitting an element that does not contain it."""
         outer = next((one for one in self.stacks[word] if one not in element.parents), None)
         first, last = (word, word) if outer is None else (self._ranges[outer][0], self._ranges[outer][1] - 1)
@@ -150,15 +151,3 @@ class Placement:
             return None
         shares = self._sums[first:last, word + 1] - self._sums[first:last, word]
         return first + int(shares.argmax()) if shares.max() >= _LEAST_SHARE else None
-
-
-def _families(elements: "Sequence[Element]") -> "Iterable[tuple[Element | None, list[Element]]]":
-    """Return (parent, direct children) of all elements, outer parents first; the parent of the outermost is None."""
-    families: defaultdict[Element | None, list[Element]] = defaultdict(list)
-    stack: list[Element] = []
-    for element in elements:
-        while stack and stack[-1].end < element.end:
-            stack.pop()
-        families[stack[-1] if stack else None].append(element)
-        stack.append(element)
-    return list(families.items())

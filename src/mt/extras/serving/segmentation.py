@@ -7,6 +7,7 @@ space.
 import html
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 from mt.decoding.alignment import Unit
@@ -38,38 +39,24 @@ class _Segments:
         texts = [line.text[start:end] for start, end in self.spans]
         self.sentences = [_WHITE.sub(" ", text) for text in texts] if is_html else texts
 
-    def assemble(
-        self, candidates: Iterator[Candidate], align: Aligner, separator: str, escape: Callable[[str], str]
-    ) -> str:
-        writer, text = Writer(self.line, escape, separator), self.line.text
-        end = 0
-        for number, ((start, stop), sentence) in enumerate(zip(self.spans, self.sentences, strict=True)):
-            if number:
-                gap = text[end:start]
-                writer.gap(end, start, gap if _BREAK.search(gap) else separator)
-            else:
-                writer.copy(0, start)
-            candidate, end = next(candidates), stop
-            units: Sequence[Unit] = []
-            if self.line.edges_within(start, end):
-                positions = [match.start() for match in _NOT_COLLAPSED.finditer(text[start:end])]
-                units = [unit.moved(positions) for unit in align(sentence, candidate)]
-            writer.translated(start, end, candidate.text, units)
-        writer.copy(end, len(text))
-        return writer.finish()
-
 
 class SegmentedText:
-    """A text as verbatim parts and lines of sentences.
+    """A text as lines of sentences in a language, between parts that stay verbatim.
+
+    The separator stands between sentences of the translation.
 
     Attributes:
         sentences: to translate.
         needs_alignment: True if there are tags inside sentences.
     """
 
-    def __init__(self, parts: Sequence[str | _Segments], separator: str, escape: Callable[[str], str]) -> None:
-        self._parts, self._separator, self._escape = parts, separator, escape
-        lines = [part for part in parts if isinstance(part, _Segments)]
+    def __init__(self, parts: Iterable[str | Line], separator: str, language: str, is_html: bool) -> None:
+        self._parts: list[str | _Segments] = [
+            part if isinstance(part, str) else _Segments(part, language, is_html) for part in parts
+        ]
+        self._separator = separator
+        self._escape: Callable[[str], str] = partial(html.escape, quote=False) if is_html else str
+        lines = [part for part in self._parts if isinstance(part, _Segments)]
         self.sentences = [sentence for line in lines for sentence in line.sentences]
         self.needs_alignment = any(line.line.edges_within(*span) for line in lines for span in line.spans)
 
@@ -77,24 +64,34 @@ class SegmentedText:
         """Replace each sentence by its translation; `align` aligns a translation's words with the sentence."""
         candidates = iter(translations)
         return "".join(
-            part if isinstance(part, str) else part.assemble(candidates, align, self._separator, self._escape)
-            for part in self._parts
+            part if isinstance(part, str) else self._assemble_line(part, candidates, align) for part in self._parts
         )
+
+    def _assemble_line(self, segments: _Segments, candidates: Iterator[Candidate], align: Aligner) -> str:
+        line, end = segments.line, 0
+        writer = Writer(line, self._escape, self._separator)
+        for number, ((start, stop), sentence) in enumerate(zip(segments.spans, segments.sentences, strict=True)):
+            if number:
+                gap = line.text[end:start]
+                writer.gap(end, start, gap if _BREAK.search(gap) else self._separator)
+            else:
+                writer.copy(0, start)
+            candidate, end = next(candidates), stop
+            units: Sequence[Unit] = []
+            if line.edges_within(start, end):
+                positions = [match.start() for match in _NOT_COLLAPSED.finditer(line.text[start:end])]
+                units = [unit.moved(positions) for unit in align(sentence, candidate)]
+            writer.translated(start, end, candidate.text, units)
+        writer.copy(end, len(line.text))
+        return writer.finish()
 
 
 def segment_plain(text: str, separator: str, language: str = "en") -> SegmentedText:
-    """Segment plain text in a language, given the separator of target sentences."""
-    parts = enumerate(_BREAK.split(text))
-    lines = [part if number % 2 else _Segments(Line(part), language, is_html=False) for number, part in parts]
-    return SegmentedText(lines, separator, str)
+    """Segment plain text; line breaks stay verbatim."""
+    parts: list[str | Line] = [part if number % 2 else Line(part) for number, part in enumerate(_BREAK.split(text))]
+    return SegmentedText(parts, separator, language, is_html=False)
 
 
 def segment_html(text: str, separator: str, language: str = "en") -> SegmentedText:
     """Segment HTML; tags, comments and untranslated elements (`<code>`, `translate="no"`) stay verbatim."""
-    return segment_lines(html_lines(text), separator, language)
-
-
-def segment_lines(parts: Iterable[str | Line], separator: str, language: str = "en") -> SegmentedText:
-    """Segment lines of markup, between parts that stay verbatim."""
-    lines = [part if isinstance(part, str) else _Segments(part, language, is_html=True) for part in parts]
-    return SegmentedText(lines, separator, lambda translation: html.escape(translation, quote=False))
+    return SegmentedText(html_lines(text), separator, language, is_html=True)

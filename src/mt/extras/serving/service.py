@@ -97,7 +97,8 @@ class Service:
         self._detector.rank("a")  # load the detector now, not at the first request
         # Segmenting and assembling run here, one request at a time, to keep the event loop responsive.
         self._thread = ThreadPoolExecutor(1, "markup")
-        self._batcher = Batcher(limits.waiting, limits.seconds, metrics)
+        self._batcher = Batcher(limits.waiting, metrics)
+        self._seconds = limits.seconds
 
     def close(self) -> None:
         """Stop the threads after their current work."""
@@ -130,7 +131,7 @@ class Service:
         chosen = await self.in_thread(lambda: [self._direction(text, *options) for text in request.texts])
         # A text already in the target language stays as it is.
         results: list[tuple[str, list[str]]] = [(text, []) for text in request.texts]
-        deadline = self._batcher.deadline()  # shared by all directions
+        deadline = asyncio.get_running_loop().time() + self._seconds  # shared by all directions
         for direction in dict.fromkeys(direction for direction, _ in chosen if direction is not None):
             indices = [i for i, (other, _) in enumerate(chosen) if other is direction]
             texts = [request.texts[i] for i in indices]
@@ -148,18 +149,31 @@ class Service:
         return await self.in_thread(lambda: self._direction(sample, source, target))
 
     async def translate_sentences(
-        self, sentences: Sequence[str], direction: Direction, deadline: float, aligned: bool
+        self, sentences: Sequence[str], direction: Direction, aligned: bool
     ) -> list[tuple[str, Sequence[Unit]]]:
         """Translate part of a document, and align its words if asked."""
         options = replace(direction.search, n_best=1, scores=False, attention=aligned)
-        translator = direction.translator
-        n_best = await self._batcher.translate(translator, sentences, options, deadline, even_if_full=True)
-        self._count(direction, sentences)
-        best = [(sentence, candidates[0]) for sentence, candidates in zip(sentences, n_best, strict=True)]
-        return [(c.text, translator.align(sentence, c) if aligned else ()) for sentence, c in best]
+        found = zip(sentences, await self._search(direction, sentences, options, even_if_full=True), strict=True)
+        align = direction.translator.align
+        return [(best.text, align(sentence, best) if aligned else ()) for sentence, [best] in found]
 
-    def _count(self, direction: Direction, sentences: Sequence[str]) -> None:
+    async def _search(
+        self,
+        direction: Direction,
+        sentences: Sequence[str],
+        options: SearchOptions,
+        even_if_full: bool,
+        deadline: float | None = None,
+    ) -> list[list[Candidate]]:
+        """Translate sentences in batches and count their characters; a RequestError (503) after the deadline."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                n_best = await self._batcher.translate(direction.translator, sentences, options, even_if_full)
+        except TimeoutError:
+            message = f"no translation within {self._seconds:g} s; try again later"
+            raise RequestError(503, message, {"Retry-After": "1"}) from None
         self._metrics.characters.labels(direction.source, direction.target).inc(sum(map(len, sentences)))
+        return n_best
 
     async def suggest(self, suggestion: dict[str, str], file: Path) -> None:
         """Append a client's better translation to a file; a RequestError says that it is full."""
@@ -206,17 +220,15 @@ class Service:
             lambda: [segment(text, translator.separator, direction.source) for text in texts]
         )
         n_best = 1 + request.alternatives
-        # The beam must be at least as wide as the n-best list.
-        beam = direction.search.beam_size if n_best == 1 else max(direction.search.beam_size, n_best)
+        beam = max(direction.search.beam_size, n_best)  # at least as wide as the n-best list
         options = replace(direction.search, beam_size=beam, n_best=n_best, scores=n_best > 1)
         n_best_lists: dict[bool, Iterator[list[Candidate]]] = {}
         # In two calls: sentences translated with attention cannot have terms in their source. The batcher may refuse
         # the first call only, as half a request is of no use.
         for aligned in dict.fromkeys(text.needs_alignment for text in segmented if text.sentences):
             batch = [sentence for text in segmented if text.needs_alignment is aligned for sentence in text.sentences]
-            arguments = translator, batch, replace(options, attention=aligned), deadline
-            n_best_lists[aligned] = iter(await self._batcher.translate(*arguments, even_if_full=bool(n_best_lists)))
-            self._count(direction, batch)
+            arguments = direction, batch, replace(options, attention=aligned)
+            n_best_lists[aligned] = iter(await self._search(*arguments, bool(n_best_lists), deadline))
 
         def assemble() -> list[tuple[str, list[str]]]:
             results = []
