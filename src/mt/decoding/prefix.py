@@ -7,7 +7,7 @@ So the last word's pieces may be rolled back and replaced by one longer piece: t
 import bisect
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from mt.data.tokenizer import SPACE, SPECIALS, UNK_ID, normalized
@@ -42,7 +42,7 @@ class PrefixSpeller:
     """Spells prefixes with the pieces of a tokenizer.
 
     Attributes:
-        pieces: pairs of piece and id, without special tokens, bytes and tags.
+        pieces: pairs of piece and id, sorted, without special tokens, bytes and tags.
         space: the id of the piece that is a single space; None if there is none.
     """
 
@@ -50,7 +50,7 @@ class PrefixSpeller:
         self._tokenizer = tokenizer
         hidden = {*range(len(SPECIALS)), *tokenizer.byte_ids, *tokenizer.tags.values()}
         pieces = enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))
-        self.pieces = [(piece, i) for i, piece in pieces if i not in hidden]
+        self.pieces = sorted((piece, i) for i, piece in pieces if i not in hidden)
         self.space = next((i for piece, i in self.pieces if piece == SPACE), None)
 
     def encode(self, text: str) -> Prefix:
@@ -114,15 +114,9 @@ class PrefixSpeller:
             total += float(log_probs[place, ids[place]])
         return prefix._replace(forced=ids if total > best else chosen)
 
-    @functools.cached_property
-    def _sorted_pieces(self) -> list[tuple[str, int]]:
-        return sorted(self.pieces)
-
-    def _pieces_beginning(self, text: str) -> list[tuple[str, int]]:
-        """Return the pieces that begin with a text."""
-        pieces = self._sorted_pieces
-        start = bisect.bisect_left(pieces, (text,))
-        return pieces[start : bisect.bisect_left(pieces, True, start, key=lambda piece: not piece[0].startswith(text))]
+    def _pieces_beginning(self, text: str) -> Iterator[tuple[str, int]]:
+        start = bisect.bisect_left(self.pieces, (text,))
+        return takewhile(lambda piece: piece[0].startswith(text), self.pieces[start:])
 
     def decode(self, prefix: Prefix, ids: Sequence[int]) -> str:
         """Return the text of a translation, which begins with the prefix's text.
