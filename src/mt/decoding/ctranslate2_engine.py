@@ -26,7 +26,7 @@ from mt.decoding.engine import (
     Sentences,
     UnusableError,
     batch_by_length,
-    log_prob_batch,
+    log_prob_batches,
 )
 from mt.decoding.runaway import is_retried
 from mt.decoding.settings import TranslationSettings
@@ -163,11 +163,9 @@ class CTranslate2Engine:
 
     def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:
         """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
-        size = log_prob_batch(len(self._target_pieces), targets)
-        for first in range(0, len(sentences), size):
-            batch = targets[first : first + size]
+        for sources, batch in log_prob_batches(len(self._target_pieces), sentences, targets):
             results = self._translator.translate_batch(
-                [[self._source_pieces[i] for i in source] for source in sentences[first : first + size]],
+                [[self._source_pieces[i] for i in source] for source in sources],
                 [[self._target_pieces[i] for i in target] for target in batch],
                 beam_size=1,
                 min_decoding_length=0,

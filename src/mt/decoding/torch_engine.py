@@ -14,7 +14,7 @@ from mt.console import log
 from mt.data.tokenizer import SOS_ID
 from mt.decoding.attention_weights import aligning_weights, attention_weights
 from mt.decoding.cuda_graphs import GraphedDecoder
-from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, Sentences, batch_by_length, log_prob_batch
+from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, Sentences, batch_by_length, log_prob_batches
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.search import Model, log_probs_of, pad_sources, padded, sample, search
 from mt.errors import is_out_of_memory, memory_explained
@@ -59,10 +59,8 @@ class TorchEngine:
     def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:
         """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
         model = self.model.first if isinstance(self.model, Ensemble) else self.model
-        size = log_prob_batch(model.output.out_features, targets)
-        for first in range(0, len(sentences), size):
-            batch = targets[first : first + size]
-            log_probs = self._next_log_probs(sentences[first : first + size], batch)  # (T, B, V)
+        for sources, batch in log_prob_batches(model.output.out_features, sentences, targets):
+            log_probs = self._next_log_probs(sources, batch)  # (T, B, V)
             yield from (log_probs[: len(target) + 1, row] for row, target in enumerate(batch))
 
     @memory_explained(_LESS_MEMORY)
