@@ -136,7 +136,7 @@ def _scores(data: RunData) -> str:
 
 def _direction(scores: dict[str, Any]) -> str:
     """Name the direction of a score: its target language, or the pair where there are several source languages."""
-    target = language_name(scores.get("target_lang", ""))
+    target = language_name(scores["target_lang"])
     if "source_lang" not in scores:
         return target
     return f"{language_name(scores['source_lang'])} to {target}{' (zero-shot)' if scores['zero_shot'] else ''}"
@@ -199,7 +199,7 @@ def _data(data: RunData) -> str:
 
 
 def _bleu_by_length(test: TestSet, config: Config) -> str:
-    tokenizer = bleu_tokenizer(config.evaluation.bleu_tokenize, test.scores.get("target_lang", ""))
+    tokenizer = bleu_tokenizer(config.evaluation.bleu_tokenize, test.scores["target_lang"])
     spaced = is_spaced(test.scores.get("source_lang", config.data.source_lang[0]))
     unit = "words" if spaced else "characters"
     lengths = [len(source.split()) if spaced else len("".join(source.split())) for source in test.sources]

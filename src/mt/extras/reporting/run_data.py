@@ -160,8 +160,7 @@ def _test_sets(run: RunDir) -> Iterator[TestSet]:
     with _report_damage(path, remedy):
         results: Sequence[dict[str, Any]] = json.loads(path.read_bytes())["results"]
         kinds = [
-            (result["method"], direction(result.get("source_lang", ""), result.get("target_lang", "")))
-            for result in results
+            (result["method"], direction(result.get("source_lang", ""), result["target_lang"])) for result in results
         ]
         _ = [result[key] for result in results for key in _COLUMNS]  # a missing score is damage
     has_several = len({name for _, name in kinds}) > 1
