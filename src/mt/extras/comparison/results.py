@@ -5,16 +5,12 @@ from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-
 from mt.console import harmless, log, table
 from mt.data.eval_texts import EvalText
 from mt.errors import InputError
 from mt.extras.comparison.significance import LEVEL, MetricTests, System, SystemScore, paired_tests
 from mt.extras.comparison.systems import Comparison
-from mt.metrics.scores import ter_metric
+from mt.metrics.scores import metrics_for, sentence_chrf
 from mt.text.languages import is_spaced
 
 Mark = Callable[[str], str]
@@ -44,9 +40,8 @@ def compare(comparison: Comparison, metrics: Sequence[str], samples: int, trials
     language = comparison.text.target_lang
     if len(references) < _FEW_SENTENCES:
         log.warning("only %d sentences: too few for reliable tests", len(references))
-    known: dict[str, Metric | None] = {"bleu": BLEU(tokenize=comparison.tokenize), "chrf": CHRF()}
-    known["ter"] = ter_metric(language)
-    usable = {name: metric for name in metrics if (metric := known[name]) is not None}
+    known = metrics_for(language, comparison.tokenize)
+    usable = {name: known[name] for name in metrics if name in known}
     if "ter" in metrics and "ter" not in usable:
         log.warning("TER is left out: it counts words, which %s does not separate by spaces", language)
         if not usable:
@@ -58,26 +53,21 @@ def compare(comparison: Comparison, metrics: Sequence[str], samples: int, trials
 
 
 def sentence_differences(text: EvalText, baseline: System, system: System, shown: int) -> dict[str, Any]:
-    """Compare two systems by the chrF of each sentence: unlike BLEU, it works for single sentences.
+    """Compare two systems by the chrF of each sentence.
 
     Returns the public JSON object, with exact scores: the number of wins, ties and losses of the system, and the
     `shown` sentences that differ most in each direction, the largest difference first.
     """
-    chrf = CHRF()
-    sources: Sequence[str | None] = text.sources or [None] * len(text.references)
-    rows = zip(sources, text.references, baseline.hypotheses, system.hypotheses, strict=True)
-    sentences: list[dict[str, Any]] = [
-        {
-            "line": line,
-            "chrf_baseline": chrf.sentence_score(first, [reference]).score,
-            "chrf": chrf.sentence_score(second, [reference]).score,
-            "source": source,
-            "reference": reference,
-            "baseline": first,
-            "translation": second,
-        }
-        for line, (source, reference, first, second) in enumerate(rows, 1)
-    ]
+    columns: dict[str, Sequence[Any]] = {
+        "line": range(1, len(text.references) + 1),
+        "chrf_baseline": sentence_chrf(baseline.hypotheses, text.references),
+        "chrf": sentence_chrf(system.hypotheses, text.references),
+        "source": text.sources or [None] * len(text.references),
+        "reference": text.references,
+        "baseline": baseline.hypotheses,
+        "translation": system.hypotheses,
+    }
+    sentences = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def gain(sentence: dict[str, Any]) -> float:
         return float(sentence["chrf"] - sentence["chrf_baseline"])

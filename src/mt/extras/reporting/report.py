@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
 
 from mt.bundle.load_translator import open_model
 from mt.config import Config
@@ -21,7 +20,7 @@ from mt.extras.reporting.charts import Line, bar_chart, histogram, line_chart
 from mt.extras.reporting.html import details, figures, headline, listing, page, table
 from mt.extras.reporting.run_data import Event, RunData, TestSet
 from mt.extras.reporting.verdict import judge
-from mt.metrics.scores import bleu_tokenizer
+from mt.metrics.scores import bleu_tokenizer, sentence_chrf
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest, stage_key
 from mt.storage.run_dir import RunDir
@@ -223,9 +222,7 @@ def _bleu_by_length(test: TestSet, config: Config) -> str:
 
 def _sentences(test: TestSet) -> str:
     """Return some sentences at even distances, and below them the worst and the best ones."""
-    metric = CHRF()
-    pairs = zip(test.hypotheses, test.references, strict=True)
-    scores = [float(metric.sentence_score(hypothesis, [reference]).score) for hypothesis, reference in pairs]
+    scores = sentence_chrf(test.hypotheses, test.references)
     ranked = sorted(range(len(scores)), key=lambda i: (scores[i], i))
     even = range(0, len(scores), -(-len(scores) // _EVENLY_SPACED) or 1)
     chosen = {"Evenly spaced sentences": even, "Worst by chrF": ranked[:_EXTREMES]}
