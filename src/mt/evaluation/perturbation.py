@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from mt.console import log, table
+from mt.console import log, or_dash, table
 from mt.data import augmentation
 from mt.data.augmentation import Languages, Pair
 from mt.data.eval_texts import EvalText
@@ -106,8 +106,7 @@ def perturbations_table(results: Sequence[PerturbationResult], signature: str) -
     several = len({result.direction for result in results}) > 1
     header = [*(["language"] if several else []), "text", "BLEU", "% of clean", "copied %"]
     rows = [
-        [*([r.direction] if several else []), r.perturbation]
-        + ["-" if value is None else f"{value:.1f}" for value in (r.bleu, r.share_of_clean, r.copied)]
+        [*([r.direction] if several else []), r.perturbation, *map(or_dash, (r.bleu, r.share_of_clean, r.copied))]
         for r in results
     ]
     return "\n".join([table(header, rows), signature])

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from mt.console import harmless, log, table
+from mt.console import harmless, log, or_dash, table
 from mt.data.eval_texts import EvalText
 from mt.errors import InputError
 from mt.extras.comparison.significance import LEVEL, MetricTests, System, SystemScore, paired_tests
@@ -104,18 +104,15 @@ def comparison_text(result: ComparisonResult, marks: tuple[Mark, Mark]) -> str:
 
 
 def _scores_table(tests: MetricTests) -> str:
-    def optional(value: float | None, form: str) -> str:
-        return "-" if value is None else format(value, form)
-
     header = [_NAMES[tests.metric], "score", "95 % interval", "difference", "p (bootstrap)", "p (randomisation)"]
     rows = [
         [
             system.name,
             f"{system.score:.1f}",
             f"{system.low:.1f} to {system.high:.1f}",
-            optional(system.difference, "+.2f"),
-            optional(system.p_bootstrap, ".4f"),
-            optional(system.p_randomisation, ".4f"),
+            or_dash(system.difference, "+.2f"),
+            or_dash(system.p_bootstrap, ".4f"),
+            or_dash(system.p_randomisation, ".4f"),
         ]
         for system in tests.systems
     ]

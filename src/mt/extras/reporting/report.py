@@ -10,7 +10,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from mt.bundle.load_translator import open_model
 from mt.config import Config
-from mt.console import duration, log
+from mt.console import duration, log, or_dash
 from mt.data.eval_texts import read_texts
 from mt.decoding.attention_weights import Attention, read_attention
 from mt.decoding.engine import EngineChoice
@@ -116,10 +116,10 @@ def _scores(data: RunData) -> str:
     scores = [test.scores for test in data.tests] or data.manifest.get("test", [])
     rows, several = [], any("wrong_language" in s for s in scores)
     for s in scores:
-        bleu, *others, speed = ("-" if s[name] is None else f"{s[name]:.1f}" for name in _NUMBERS)
+        bleu, *others, speed = (or_dash(s[name]) for name in _NUMBERS)
         interval = "-" if s["bleu_low"] is None else f"{s['bleu_low']:.1f} to {s['bleu_high']:.1f}"
         language, ratio = _direction(s), f"{s['length_ratio']:.3f}"
-        wrong = [f"{s['wrong_language']:.1f}" if "wrong_language" in s else "-"] * several
+        wrong = [or_dash(s.get("wrong_language"))] * several
         rows.append([language, s["method"], bleu, interval, *others, *wrong, ratio, speed])
     header = ["language", "method", "BLEU", "95 % interval", "chrF", "TER", "exact %"]
     header += ["wrong language %"] * several + ["length ratio", "sentences/s"]
