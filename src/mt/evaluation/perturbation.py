@@ -14,6 +14,7 @@ from mt.data.mixture import direction
 from mt.decoding.engine import SearchOptions
 from mt.decoding.text_translation import mean_bleu, translate_texts
 from mt.decoding.translator import Translator
+from mt.metrics.scores import rounded
 
 CLEAN = "clean"
 TYPO_SHARE = 0.05  # of the words
@@ -114,12 +115,8 @@ def perturbations_table(results: Sequence[PerturbationResult], signature: str) -
 
 def perturbations_json(results: Sequence[PerturbationResult], signature: str) -> dict[str, Any]:
     """Return results as a JSON object."""
-    rows = [
-        {
-            key: round(value, 4) if isinstance(value, float) else value
-            for key, value in asdict(result).items()
-            if key != "source_lang" or value
-        }
-        for result in results
-    ]
+    rows = [rounded(asdict(result)) for result in results]
+    for row in rows:
+        if not row["source_lang"]:
+            del row["source_lang"]
     return {"perturbations": rows, "signature": signature}

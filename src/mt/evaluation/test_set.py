@@ -13,7 +13,7 @@ from mt.decoding.settings import TranslationSettings
 from mt.decoding.text_translation import Translated, translate_texts
 from mt.decoding.translator import Translator
 from mt.metrics.comet import Comet
-from mt.metrics.scores import Scores, score
+from mt.metrics.scores import Scores, rounded, score
 from mt.storage import atomic
 from mt.text.language_id import wrong_language_share
 
@@ -60,10 +60,7 @@ class MethodResult:
         """
         text = self.translated.text
         several = {"source_lang": text.source_lang, "zero_shot": text.zero_shot} if text.source_lang else {}
-        if self.wrong_language is not None:
-            several["wrong_language"] = round(self.wrong_language, 4)
-        if self.terms is not None:
-            several["terms"] = round(self.terms, 4)
+        shares = {"wrong_language": self.wrong_language, "terms": self.terms}
         scores = asdict(self.scores)
         signatures = scores.pop("signatures")
         if "comet" not in signatures:
@@ -72,7 +69,8 @@ class MethodResult:
             "method": self.method,
             "target_lang": self.target_lang,
             **several,
-            **{key: value if value is None else round(value, 4) for key, value in scores.items()},
+            **rounded({key: share for key, share in shares.items() if share is not None}),
+            **rounded(scores),
             "sentences_per_second": round(self.sentences_per_second, 2),
             "signature": signatures.get("bleu"),
             "signatures": signatures,

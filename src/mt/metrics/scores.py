@@ -1,7 +1,7 @@
 """sacreBLEU's scores of raw, detokenised text, with their signatures."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,11 @@ def bleu_tokenizer(choice: str, target_lang: str) -> str:
         return choice
     language = written_as(target_lang)
     return "zh" if language == "zh" else "char" if language == "ko" or not is_spaced(language) else "13a"
+
+
+def rounded(values: Mapping[str, Any], digits: int = 4) -> dict[str, Any]:
+    """Return the fields of a JSON object with fewer digits."""
+    return {key: round(value, digits) if isinstance(value, float) else value for key, value in values.items()}
 
 
 def metrics_for(target_lang: str, tokenize: str) -> dict[str, Metric]:

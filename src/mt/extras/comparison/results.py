@@ -10,7 +10,7 @@ from mt.data.eval_texts import EvalText
 from mt.errors import InputError
 from mt.extras.comparison.significance import LEVEL, MetricTests, System, SystemScore, paired_tests
 from mt.extras.comparison.systems import Comparison
-from mt.metrics.scores import metrics_for, sentence_chrf
+from mt.metrics.scores import metrics_for, rounded, sentence_chrf
 from mt.text.languages import is_spaced
 
 Mark = Callable[[str], str]
@@ -187,7 +187,7 @@ def _as_dict(result: ComparisonResult) -> dict[str, Any]:
             "signature_bootstrap": tests.bootstrap_signature,
             "signature_randomisation": tests.randomisation_signature,
             "systems": [
-                {**_rounded(asdict(score), 6), "verdict": None if score.difference is None else tests.verdict(score)}
+                {**rounded(asdict(score), 6), "verdict": None if score.difference is None else tests.verdict(score)}
                 for score in tests.systems
             ],
         }
@@ -200,11 +200,7 @@ def _as_dict(result: ComparisonResult) -> dict[str, Any]:
         "baseline": result.comparison.systems[0].name,
         "metrics": metrics,
         "sentence_chrf": [
-            {**system, **{key: [_rounded(row, 4) for row in system[key]] for key in ("gains_most", "loses_most")}}
+            {**system, **{key: [rounded(row) for row in system[key]] for key in ("gains_most", "loses_most")}}
             for system in result.differences
         ],
     }
-
-
-def _rounded(values: dict[str, Any], digits: int) -> dict[str, Any]:
-    return {key: round(value, digits) if isinstance(value, float) else value for key, value in values.items()}
