@@ -24,10 +24,11 @@ from engine_helpers import (
 from model_helpers import reciting_model
 from mt.config import Config
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS, UNK_ID
-from mt.decoding.ctranslate2_engine import batch_sentences, cpu_cores
+from mt.decoding.ctranslate2_engine import batch_sentences
 from mt.decoding.engine import SearchOptions, batch_by_length
 from mt.errors import MachineError
 from mt.model.transformer import Transformer
+from mt.system.cpus import cpu_cores
 
 VOCAB = 300
 IDS = sentences([7, 2, 4, 9, 1], VOCAB)

@@ -5,7 +5,6 @@ It follows the rules of `mt.decoding.search` and finds the same scores; see docs
 
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,7 +30,7 @@ from mt.decoding.engine import (
 from mt.decoding.runaway import is_retried
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError, MachineError
-from mt.system.cpus import usable_cores
+from mt.system.cpus import cpu_cores
 
 # Sentences per batch, as measured (docs/lab/decoding_speed.md). The fewer share a shortlist, the shorter it is.
 _BATCH, _SHORTLIST_BATCH = 64, 8
@@ -52,13 +51,6 @@ def is_supported(compute_type: str, device: str) -> bool:
         return compute_type in ctranslate2.get_supported_compute_types(device)
     except (ValueError, RuntimeError) as error:
         raise UnusableError(f"CTranslate2 cannot use {device} here ({error})") from None
-
-
-def cpu_cores() -> int:
-    """Return the number of cores this process may use; OMP_NUM_THREADS lowers it."""
-    cores = usable_cores()
-    limit = os.environ.get("OMP_NUM_THREADS", "")
-    return min(cores, int(limit)) if limit.isdecimal() and int(limit) > 0 else cores
 
 
 def batch_sentences(n_sentences: int, n_workers: int, largest: int) -> int:
