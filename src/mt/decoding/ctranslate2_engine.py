@@ -17,7 +17,7 @@ import numpy as np
 from ctranslate2 import DataType, Device
 from numpy.typing import NDArray
 
-from mt.data.tokenizer import EOS, EOS_ID, PAD, SOS, TokenizerPair
+from mt.data.tokenizer import EOS_ID, PAD, SOS, TokenizerPair
 from mt.decoding.engine import (
     EMPTY_HYPOTHESIS,
     Hypothesis,
@@ -37,8 +37,8 @@ _BATCH, _SHORTLIST_BATCH = 64, 8
 _BATCHES_PER_WORKER, _MIN_BATCH = 4, 8  # smaller batches are slow
 
 _RULES: dict[str, Any] = {"max_input_length": 0, "disable_unk": True, "suppress_sequences": [[PAD], [SOS]]}
-_RawHypothesis = tuple[list[str], float, Any]  # pieces, score and attention
-_Ends = Mapping[tuple[int, tuple[str, ...]], float]  # log-probability of EOS by row and the pieces before it
+_RawHypothesis = tuple[list[int], float, Any]  # ids, also of EOS if it was reached, score and attention
+_Stopped = tuple[int, tuple[int, ...]]  # row and ids of a translation that was stopped before EOS
 
 
 def is_supported(compute_type: str, device: str) -> bool:
@@ -75,13 +75,6 @@ def _check_vocabulary(folder: Path, source: Sequence[str], target: Sequence[str]
             matches = False
         if not matches:
             raise UnusableError(f"{path}: not the vocabulary of the model's tokenizer")
-
-
-def _read(result: Any) -> list[_RawHypothesis]:
-    """Read a result of the library, whose objects copy their fields on every access."""
-    hypotheses = result.hypotheses
-    scores = result.scores or [math.nan] * len(hypotheses)
-    return list(zip(hypotheses, scores, result.attention or [None] * len(hypotheses), strict=True))
 
 
 class CTranslate2Engine:
@@ -183,19 +176,18 @@ class CTranslate2Engine:
         results = run([range(len(sentences))], n_best, 1)
         # A batch searches up to its largest bound. Sentences that went beyond their own are searched again, so that
         # no result depends on the other sentences of its batch.
-        overlong = [row for row, found in results.items() if any(len(p) > bounds[row] + 1 for p, *_ in found)]
+        overlong = [row for row, found in results.items() if any(len(ids) > bounds[row] + 1 for ids, *_ in found)]
         results |= run(by_bound(overlong), n_best, 1)
         # Where the bound was reached, stop there, and rank all that ended before with all that are forced to end.
         patience = 1 if options.beam_size == 1 else 2
-        cut = [row for row, found in results.items() if any(p[-1] != EOS for p, *_ in found)]
+        cut = [row for row, found in results.items() if any(ids[-1] != EOS_ID for ids, *_ in found)]
         results |= run(by_bound(cut), patience * options.beam_size, 0, patience)
         if not options.has_scores:
             cut = []
         elif options.retry_loops:
             cut = [row for row in cut if not self._only_runaways(sentences[row], results[row], options)]
-        stopped = [(row, tuple(pieces)) for row in cut for pieces, *_ in results[row] if pieces[-1] != EOS]
-        end_log_probs = self._end_log_probs([(sentences[row], p) for row, p in stopped], options.no_repeat_ngram_size)
-        ends = dict(zip(stopped, end_log_probs, strict=True))
+        stopped = [(row, tuple(ids)) for row in cut for ids, *_ in results[row] if ids[-1] != EOS_ID]
+        ends = self._end_log_probs(sentences, stopped, options.no_repeat_ngram_size)
         translations = [[EMPTY_HYPOTHESIS] for _ in sentences]
         for row, found in results.items():
             translations[row] = self._hypotheses(row, found, options, ends)
@@ -247,28 +239,32 @@ class CTranslate2Engine:
                     **_RULES,
                 )
                 submitted += zip(rows, pending, strict=True)
-        return {row: _read(pending.result()) for row, pending in submitted}
+        return {row: self._read(pending.result()) for row, pending in submitted}
+
+    def _read(self, result: Any) -> list[_RawHypothesis]:
+        """Read a result of the library, whose objects copy their fields on every access."""
+        hypotheses = [[self._target_ids[piece] for piece in pieces] for pieces in result.hypotheses]
+        scores = result.scores or [math.nan] * len(hypotheses)
+        return list(zip(hypotheses, scores, result.attention or [None] * len(hypotheses), strict=True))
 
     def _only_runaways(self, source: Sequence[int], found: Sequence[_RawHypothesis], options: SearchOptions) -> bool:
         """Return True if a sentence is searched again whichever of its hypotheses is the best."""
-        targets = ([self._target_ids[piece] for piece in pieces if piece != EOS] for pieces, *_ in found)
-        return all(is_retried(source, target, options) for target in targets)
+        return all(is_retried(source, [i for i in ids if i != EOS_ID], options) for ids, *_ in found)
 
     def _hypotheses(
-        self, row: int, found: list[_RawHypothesis], options: SearchOptions, ends: _Ends
+        self, row: int, found: list[_RawHypothesis], options: SearchOptions, ends: Mapping[_Stopped, float]
     ) -> list[Hypothesis]:
         """Return the n best of a row; those that were stopped get the log-probability of EOS from `ends`.
 
         Where it lacks one, the scores of the whole row are NaN.
         """
         hypotheses: dict[tuple[int, ...], Hypothesis] = {}
-        for pieces, score, attention in found:
-            log_prob = score * len(pieces) ** options.length_penalty
-            if pieces[-1] == EOS:
-                pieces = pieces[:-1]
+        for ids, score, attention in found:
+            log_prob = score * len(ids) ** options.length_penalty
+            if ids[-1] == EOS_ID:
+                ids = ids[:-1]
             else:
-                log_prob += ends.get((row, tuple(pieces)), math.nan)
-            ids = [self._target_ids[piece] for piece in pieces]
+                log_prob += ends.get((row, tuple(ids)), math.nan)
             # A beam wider than the search space may return a hypothesis twice.
             hypothesis = Hypothesis.of(ids, log_prob, options.length_penalty)
             hypotheses.setdefault(tuple(ids), replace(hypothesis, attention=attention))
@@ -276,14 +272,17 @@ class CTranslate2Engine:
             return [replace(h, score=math.nan) for h in hypotheses.values()][: options.n_best]
         return sorted(hypotheses.values(), key=lambda h: -h.score)[: options.n_best]
 
-    def _end_log_probs(self, stopped: Sequence[tuple[Sequence[int], Sequence[str]]], no_repeat: int) -> Iterator[float]:
-        """Yield the log-probability of EOS behind each source's target pieces; no n-gram of `no_repeat` may repeat."""
-        targets = [[self._target_ids[piece] for piece in pieces] for _, pieces in stopped]
-        results = self.next_log_probs([source for source, _ in stopped], targets)
+    def _end_log_probs(
+        self, sentences: Sentences, stopped: Sequence[_Stopped], no_repeat: int
+    ) -> dict[_Stopped, float]:
+        """Return the log-probability of EOS behind stopped translations; no n-gram of `no_repeat` may repeat."""
+        ends = {}
+        results = self.next_log_probs([sentences[row] for row, _ in stopped], [ids for _, ids in stopped])
         # In 64 bits, since little probability may remain beside a banned token.
-        for ids, log_probs in zip(targets, (rows[-1].astype(np.float64) for rows in results), strict=True):
+        for (row, ids), log_probs in zip(stopped, (rows[-1].astype(np.float64) for rows in results), strict=True):
             starts = range(len(ids) - no_repeat + 1) if no_repeat else ()
             current = ids[len(ids) - no_repeat + 1 :]
             banned = [ids[i + no_repeat - 1] for i in starts if ids[i : i + no_repeat - 1] == current]
             log_probs[banned] = -math.inf
-            yield float(log_probs[EOS_ID] - np.logaddexp.reduce(log_probs))
+            ends[row, ids] = float(log_probs[EOS_ID] - np.logaddexp.reduce(log_probs))
+        return ends
