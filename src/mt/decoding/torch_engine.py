@@ -46,6 +46,7 @@ class TorchEngine:
     graphs: bool = False
 
     def __post_init__(self) -> None:
+        self._first = self.model.first if isinstance(self.model, Ensemble) else self.model
         self._graphed = GraphedDecoder(self.model) if self.graphs and not isinstance(self.model, Ensemble) else None
 
     @memory_explained(_LESS_MEMORY)
@@ -58,8 +59,7 @@ class TorchEngine:
 
     def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:
         """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
-        model = self.model.first if isinstance(self.model, Ensemble) else self.model
-        for sources, batch in log_prob_batches(model.output.out_features, sentences, targets):
+        for sources, batch in log_prob_batches(self._first.output.out_features, sentences, targets):
             log_probs = self._next_log_probs(sources, batch)  # (T, B, V)
             yield from (log_probs[: len(target) + 1, row] for row, target in enumerate(batch))
 
@@ -118,7 +118,7 @@ class TorchEngine:
         """Add the attention of the model, or of the first of an ensemble."""
         if not source:
             return hypothesis
-        model = self.model.first if isinstance(self.model, Ensemble) else self.model
+        model = self._first
         weights = aligning_weights(attention_weights(model, source, hypothesis.ids), model.is_guided)
         n_start = int(model.source_format.startswith("<s>"))
         return replace(hypothesis, attention=weights[:, n_start : n_start + len(source)].tolist())
