@@ -124,7 +124,7 @@ def _verdicts(result: ComparisonResult) -> str:
     baseline, *others = result.comparison.systems
     lines = [
         f"{system.name} against {baseline.name}: "
-        + _verdict([(tests, tests.systems[number]) for tests in result.tests])
+        + _verdict([(tests.metric, tests.systems[number]) for tests in result.tests])
         for number, system in enumerate(others, 1)
     ]
     if len(others) > 1:
@@ -132,11 +132,11 @@ def _verdicts(result: ComparisonResult) -> str:
     return "\n".join(lines)
 
 
-def _verdict(scores: list[tuple[MetricTests, SystemScore]]) -> str:
-    by_kind: dict[str, list[str]] = {}
-    for tests, score in scores:
+def _verdict(scores: list[tuple[str, SystemScore]]) -> str:
+    by_kind: dict[str | None, list[str]] = {}
+    for metric, score in scores:
         amount = f" ({score.difference:+.2f})" if score.difference else ""
-        by_kind.setdefault(tests.verdict(score), []).append(f"{_NAMES[tests.metric]}{amount}")
+        by_kind.setdefault(score.verdict, []).append(f"{_NAMES[metric]}{amount}")
     wording = {
         "better": f"significantly better in {{}} (p < {LEVEL} in both tests)",
         "worse": f"significantly worse in {{}} (p < {LEVEL} in both tests)",
@@ -186,10 +186,7 @@ def _as_dict(result: ComparisonResult) -> dict[str, Any]:
         tests.metric: {
             "signature_bootstrap": tests.bootstrap_signature,
             "signature_randomisation": tests.randomisation_signature,
-            "systems": [
-                {**rounded(asdict(score), 6), "verdict": None if score.difference is None else tests.verdict(score)}
-                for score in tests.systems
-            ],
+            "systems": [rounded(asdict(score), 6) for score in tests.systems],
         }
         for tests in result.tests
     }
