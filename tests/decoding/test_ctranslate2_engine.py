@@ -292,3 +292,5 @@ def test_a_missing_library_of_cuda_is_named(lively: Twins, monkeypatch: pytest.M
     with pytest.raises(MachineError, match=r"libcublas\.so\.12 is not found") as caught:
         engine.translate(IDS, OPTIONS)
     assert "--device cpu" in caught.value.hint
+    with pytest.raises(MachineError, match=r"libcublas\.so\.12 is not found"):  # as for a prefix, before the search
+        list(engine.next_log_probs(IDS, IDS))

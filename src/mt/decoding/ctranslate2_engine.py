@@ -3,6 +3,7 @@
 It follows the rules of `mt.decoding.search` and finds the same scores; see docs/design.md.
 """
 
+import contextlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -77,6 +78,19 @@ def _check_vocabulary(folder: Path, source: Sequence[str], target: Sequence[str]
             raise UnusableError(f"{path}: not the vocabulary of the model's tokenizer")
 
 
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Turn errors of the library into `InputError` and `MachineError`."""
+    try:
+        yield
+    except (RuntimeError, ValueError, IndexError) as error:  # from its C++
+        if "out of memory" in str(error):
+            raise MachineError(f"CTranslate2: {error}", "lower decoding.batch_tokens of the model") from None
+        if "cannot be loaded" in str(error):
+            raise MachineError(f"CTranslate2: {error}", "install CUDA 12's cuBLAS, or use --device cpu") from None
+        raise InputError(f"CTranslate2 cannot translate with this model: {error}", "use --engine torch") from None
+
+
 class CTranslate2Engine:
     """Translates any number of sentences with the converted model in a folder.
 
@@ -121,6 +135,7 @@ class CTranslate2Engine:
         self._settings = settings
         self._shortlist = shortlist
 
+    @_explained()
     def translate(
         self, sentences: Sentences, options: SearchOptions, prefixes: Sentences = ()
     ) -> list[list[Hypothesis]]:
@@ -130,34 +145,28 @@ class CTranslate2Engine:
             InputError: the library fails with this model.
             MachineError: there is not enough memory, or one of CUDA's libraries is missing.
         """
-        try:
-            found = self._translate(sentences, options, prefixes)
-            # In a batch, beam search returns another sentence's first row of attention. It depends on the source alone.
-            if options.attention and options.beam_size > 1 and not self._settings.guided:  # whose first row is dropped
-                greedy = replace(options, beam_size=1, min_length=0)
-                first = self._search(sentences, [1] * len(sentences), greedy, (), [range(len(sentences))], 1, 0)
-                for row, [(_, _, rows)] in first.items():
-                    found[row] = [replace(h, attention=[rows[0], *(h.attention or ())[1:]]) for h in found[row]]
-            return found
-        except (RuntimeError, ValueError, IndexError) as error:  # from its C++
-            if "out of memory" in str(error):
-                raise MachineError(f"CTranslate2: {error}", "lower decoding.batch_tokens of the model") from None
-            if "cannot be loaded" in str(error):
-                raise MachineError(f"CTranslate2: {error}", "install CUDA 12's cuBLAS, or use --device cpu") from None
-            raise InputError(f"CTranslate2 cannot translate with this model: {error}", "use --engine torch") from None
+        found = self._translate(sentences, options, prefixes)
+        # In a batch, beam search returns another sentence's first row of attention. It depends on the source alone.
+        if options.attention and options.beam_size > 1 and not self._settings.guided:  # whose first row is dropped
+            greedy = replace(options, beam_size=1, min_length=0)
+            first = self._search(sentences, [1] * len(sentences), greedy, (), [range(len(sentences))], 1, 0)
+            for row, [(_, _, rows)] in first.items():
+                found[row] = [replace(h, attention=[rows[0], *(h.attention or ())[1:]]) for h in found[row]]
+        return found
 
     def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:
         """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
         for sources, batch in log_prob_batches(len(self._target_pieces), sentences, targets):
-            results = self._translator.translate_batch(
-                [[self._source_pieces[i] for i in source] for source in sources],
-                [[self._target_pieces[i] for i in target] for target in batch],
-                beam_size=1,
-                min_decoding_length=0,
-                max_decoding_length=max(map(len, batch)) + 1,
-                **_RULES,
-                return_logits_vocab=True,
-            )
+            with _explained():
+                results = self._translator.translate_batch(
+                    [[self._source_pieces[i] for i in source] for source in sources],
+                    [[self._target_pieces[i] for i in target] for target in batch],
+                    beam_size=1,
+                    min_decoding_length=0,
+                    max_decoding_length=max(map(len, batch)) + 1,
+                    **_RULES,
+                    return_logits_vocab=True,
+                )
             for result, target in zip(results, batch, strict=True):
                 rows = (row.to(DataType.float32).to_device(Device.cpu) for row in result.logits[0][: len(target) + 1])
                 logits = np.stack([np.asarray(row) for row in rows])
