@@ -16,7 +16,7 @@ from mt.decoding.attention_weights import aligning_weights, attention_weights
 from mt.decoding.cuda_graphs import GraphedDecoder
 from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, Sentences, batch_by_length, log_prob_batches
 from mt.decoding.ensemble import Ensemble
-from mt.decoding.search import Model, log_probs_of, pad_sources, padded, sample, search
+from mt.decoding.search import Model, log_probs_of, pad_sources, padded, search
 from mt.errors import is_out_of_memory, memory_explained
 from mt.model.build import TranslationModel
 from mt.system.devices import TORCH_THREADS, thread_pool
@@ -87,14 +87,10 @@ class TorchEngine:
         batches = list(batch_by_length(lengths, self.batch_tokens, max_rows))
 
         def translate_batch(batch: list[int]) -> list[list[Hypothesis]]:
-            chosen = [rows[row] for row in batch]
             forced = [prefixes[row // copies] for row in batch if prefixes]
             try:
-                src_tokens = pad_sources(chosen, self.model.device, self.model.source_format)
-                if options.sampling is None:
-                    return search(decoder, src_tokens, options, forced)
-                numbers = [row % copies for row in batch]
-                return [[drawn] for drawn in sample(decoder, src_tokens, options, chosen, numbers, forced)]
+                src_tokens = pad_sources([rows[row] for row in batch], self.model.device, self.model.source_format)
+                return search(decoder, src_tokens, options, forced, [(rows[row], row % copies) for row in batch])
             except (RuntimeError, MemoryError) as error:
                 if len(batch) == 1 or not is_out_of_memory(error):
                     raise
