@@ -149,9 +149,7 @@ def greedy_search(
         uniform = uniform_numbers(options.sampling, draws, max(limits) + 1, src_tokens.device)  # (B, T)
     state: Any = model.start(src_tokens)
     tokens = torch.full_like(rows.sentences, SOS_ID)  # (B,)
-    active = len(limits)
-    while active:
-        length = state.position
+    for length in range(max(limits) + 1):
         logits = model.step(tokens[:, None], state)  # (B, V)
         so_far = ids[rows.sentences, None, :length]  # (B, 1, T)
         log_probs = rows.next_log_probs(logits, so_far, options)[:, 0]  # (B, V)
@@ -167,7 +165,9 @@ def greedy_search(
         totals[rows.sentences] += best.masked_fill(rows.done, 0.0)
         rows.done |= ended
         active, kept = rows.drop_done()
-        if kept is not None and active:
+        if not active:
+            break
+        if kept is not None:
             tokens = tokens[kept]
             state.select(kept, torch.zeros_like(tokens)[:, None])
     return [
