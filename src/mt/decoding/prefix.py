@@ -6,7 +6,7 @@ So the last word's pieces may be rolled back and replaced by one longer piece: t
 
 import bisect
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -73,28 +73,28 @@ class PrefixSpeller:
     def encode_all(
         self,
         split: Sequence[Sequence[str]],
-        sources: Iterable[Sequence[int]],
+        sources: Sequence[Sequence[int]],
         prefixes: Sequence[str],
         numbers: Sequence[int],
-        longest: Callable[[Sequence[int]], int],
+        bounds: Sequence[int],
     ) -> Iterator[Prefix]:
         """Yield the encoded prefix of each part of some lines; a blank one is no prefix.
 
         Args:
             split: the parts of each line; `sources` are the tokens of all parts.
             prefixes, numbers: the text and the number of each line.
-            longest: returns the maximum number of a translation's tokens, given its source.
+            bounds: the maximum number of tokens of each part's translation.
 
         Raises:
             InputError: a prefix cannot be spelt, is longer than the bound, or belongs to a line of several parts.
         """
-        remaining = iter(sources)
+        remaining = zip(sources, bounds, strict=True)
         for number, parts, text in zip(numbers, split, prefixes, strict=True):
             if text.strip() and len(parts) > 1:
                 raise InputError(f"line {number} has a prefix, and is longer than the model takes", "split this line")
-            for source in islice(remaining, len(parts)):
+            for source, bound in islice(remaining, len(parts)):
                 prefix = self.encode(text) if source and text.strip() else Prefix()
-                if (n := len(prefix.ids)) > (bound := longest(source)):
+                if (n := len(prefix.ids)) > bound:
                     message = f"the prefix of line {number} has {n} tokens, and a translation may have {bound}"
                     raise InputError(message, "shorten the prefix")
                 yield prefix

@@ -51,6 +51,7 @@ class Sentence(NamedTuple):
     source: Sequence[int]
     prefix: Prefix
     terms: "Sequence[Term]"
+    longest: int  # the maximum number of its translation's tokens
     text: str = ""
 
 
@@ -72,7 +73,6 @@ class _Unfinished:
     Attributes:
         best: its translation so far.
         n_fixed: how many of its first tokens stay.
-        longest: the maximum number of its tokens.
         prefix_log_prob: the log-probability of the sentence's prefix, which is not part of a hypothesis's.
         placements: the ways to place its next term.
     """
@@ -80,7 +80,6 @@ class _Unfinished:
     sentence: Sentence
     best: Hypothesis
     n_fixed: int
-    longest: int
     prefix_log_prob: float = 0.0
     placements: list[_Placement] = field(default_factory=list)
 
@@ -117,11 +116,7 @@ class TermSearch:
         return [term for term in sentence.terms if not term.is_in(text)]
 
     def complete(
-        self,
-        sentences: Sequence[Sentence],
-        found: Sequence[list[Hypothesis]],
-        options: SearchOptions,
-        longest: Callable[[Sequence[int], SearchOptions], int],
+        self, sentences: Sequence[Sentence], found: Sequence[list[Hypothesis]], options: SearchOptions
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence that have all its terms; if none has, one that is forced to.
 
@@ -132,18 +127,16 @@ class TermSearch:
             sentences: with terms.
             found: their hypotheses, best first.
             options: of the search.
-            longest: returns the maximum number of a translation's tokens.
         """
         results, unfinished = [], dict[int, _Unfinished]()
         for row, (sentence, hypotheses) in enumerate(zip(sentences, found, strict=True)):
             sentence = sentence._replace(terms=self._spellable(sentence.terms))
-            bound = longest(sentence.source, options)
             lacking = [len(self.missing(sentence, h.ids)) for h in hypotheses]
             with_terms = [h for h, number in zip(hypotheses, lacking, strict=True) if not number]
-            results.append(with_terms or self._copies(sentence, bound, options))
+            results.append(with_terms or self._copies(sentence, options))
             if not results[row]:
                 best = hypotheses[lacking.index(min(lacking))]
-                unfinished[row] = _Unfinished(self._forced(sentence, best), best, sentence.prefix.n_complete, bound)
+                unfinished[row] = _Unfinished(self._forced(sentence, best), best, sentence.prefix.n_complete)
         self._place_terms(list(unfinished.values()), options)
         return [hypotheses or [unfinished[row].best] for row, hypotheses in enumerate(results)]
 
@@ -159,13 +152,13 @@ class TermSearch:
             unfinished = [each for each in unfinished if each.placements]
             self._continue(unfinished, options)
 
-    def _copies(self, sentence: Sentence, longest: int, options: SearchOptions) -> list[Hypothesis]:
+    def _copies(self, sentence: Sentence, options: SearchOptions) -> list[Hypothesis]:
         """Return the sentence as its only translation if it is kept text, digits and punctuation; else nothing."""
         ids, rest = self.tokenizer.encode(sentence.text), sentence.text
         for term in reversed(sentence.terms):
             rest = rest[: term.start] + rest[term.end :]
         is_kept = _UNIVERSAL.fullmatch(rest) and not any(term.sentence_case for term in sentence.terms)
-        fits = sentence.prefix == Prefix() and len(ids) <= longest
+        fits = sentence.prefix == Prefix() and len(ids) <= sentence.longest
         if not (is_kept and fits) or self.missing(sentence, ids):
             return []
         [log_probs] = self.next_log_probs([sentence.source], [ids])
@@ -200,7 +193,7 @@ class TermSearch:
         Its fixed tokens stay, and the text of the prefix, whose last word a term may complete. The log-probabilities
         (T + 1, V) are those of the next token behind 0 to T tokens of its best hypothesis.
         """
-        sentence, n_fixed, room = unfinished.sentence, unfinished.n_fixed, unfinished.longest - 2
+        sentence, n_fixed, room = unfinished.sentence, unfinished.n_fixed, unfinished.sentence.longest - 2
         ids, units = unfinished.best.ids, self.aligned(sentence, unfinished.best)
         ends = {0, len(ids)}
         space = speller_of(self.tokenizer).space
