@@ -154,11 +154,11 @@ def _curves(data: RunData) -> str:
     loss = [line("training", train, "loss"), line("validation", valid, "loss")]
     perplexity = [line("training", train, "perplexity"), line("validation", valid, "perplexity")]
     return figures(
-        ("BLEU on the validation set, greedy", line_chart("Validation BLEU", "step", bleu)),
-        ("Loss, nats a token (training's is smoothed)", line_chart("Loss", "step", loss)),
-        ("Perplexity", line_chart("Perplexity", "step", perplexity, logarithmic=True)),
-        ("Learning rate", line_chart("Learning rate", "step", [line("rate", train, "learning_rate")])),
-        ("Tokens a second", line_chart("Throughput", "step", [line("tokens/s", train, "tokens_per_second")])),
+        ("BLEU on the validation set, greedy", line_chart("Validation BLEU", bleu)),
+        ("Loss, nats a token (training's is smoothed)", line_chart("Loss", loss)),
+        ("Perplexity", line_chart("Perplexity", perplexity, logarithmic=True)),
+        ("Learning rate", line_chart("Learning rate", [line("rate", train, "learning_rate")])),
+        ("Tokens a second", line_chart("Throughput", [line("tokens/s", train, "tokens_per_second")])),
     )
 
 
