@@ -55,9 +55,6 @@ class Sentence(NamedTuple):
     text: str = ""
 
 
-Aligned = Callable[[Sentence, Hypothesis], Sequence[Unit]]  # words of a translation, with shares of source words
-
-
 class _Placement(NamedTuple):
     """A way to place a term: the translation's tokens up to the end of the term, and the token behind it."""
 
@@ -98,14 +95,14 @@ class TermSearch:
         next_log_probs: yields log-probabilities as `Engine.next_log_probs` does.
         tokenizer: of the target language.
         is_spaced: whether the target language writes spaces between words.
-        aligned: aligns the words of a translation to the source.
+        aligned: aligns the words of a translation to the source, with shares of source words.
     """
 
     search: Callable[[Sequence[Sentence], SearchOptions], list[list[Hypothesis]]]
     next_log_probs: Callable[[Sentences, Sentences], "Iterator[np.ndarray]"]
     tokenizer: "TextTokenizer"
     is_spaced: bool
-    aligned: Aligned
+    aligned: Callable[[Sentence, Hypothesis], Sequence[Unit]]
 
     def __post_init__(self) -> None:
         self._begins_word, self._ends_word = _piece_tables(self.tokenizer, self.is_spaced)
