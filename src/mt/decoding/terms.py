@@ -8,8 +8,9 @@ translation would become too long. Placeholders, which the model would have to c
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -71,14 +72,12 @@ class _Unfinished:
         best: its translation so far.
         n_fixed: how many of its first tokens stay.
         prefix_log_prob: the log-probability of the sentence's prefix, which is not part of a hypothesis's.
-        placements: the ways to place its next term.
     """
 
     sentence: Sentence
     best: Hypothesis
     n_fixed: int
     prefix_log_prob: float = 0.0
-    placements: list[_Placement] = field(default_factory=list)
 
 
 def _log_prob(log_probs: "np.ndarray", ids: Sequence[int]) -> float:
@@ -145,9 +144,9 @@ class TermSearch:
             each.prefix_log_prob = _log_prob(log_probs, ids)
         for _ in range(max((len({term.forms for term in each.sentence.terms}) for each in unfinished), default=0)):
             unfinished = [each for each in unfinished if self.missing(each.sentence, each.best.ids)]
-            self._find_placements(unfinished)
-            unfinished = [each for each in unfinished if each.placements]
-            self._continue(unfinished, options)
+            placements = self._placements(unfinished)
+            self._continue(placements, options)
+            unfinished = list(placements)
 
     def _copies(self, sentence: Sentence, options: SearchOptions) -> list[Hypothesis]:
         """Return the sentence as its only translation if it is kept text, digits and punctuation; else nothing."""
@@ -171,18 +170,18 @@ class TermSearch:
         """Return the terms that the vocabulary can spell."""
         return [term for term in terms if term.is_in(self.tokenizer.decode(self.tokenizer.encode(term.forms[0])))]
 
-    def _find_placements(self, unfinished: Sequence[_Unfinished]) -> None:
-        """Find the ways to place the next term of each sentence in its best hypothesis."""
+    def _placements(self, unfinished: Sequence[_Unfinished]) -> dict[_Unfinished, list[_Placement]]:
+        """Return the ways to place the next term of each sentence, if there are any, in its best hypothesis."""
         sources = [each.sentence.source for each in unfinished]
         results = self.next_log_probs(sources, [each.best.ids for each in unfinished])
         starts = [(each, ids) for each, p in zip(unfinished, results, strict=True) for ids in self._starts(each, p)]
-        for each in unfinished:
-            each.placements = []
+        placements = defaultdict[_Unfinished, list[_Placement]](list)
         results = self.next_log_probs([each.sentence.source for each, _ in starts], [ids for _, ids in starts])
         for (each, ids), log_probs in zip(starts, results, strict=True):
             next_token = int(np.where(self._ends_word, log_probs[-1], _IMPOSSIBLE).argmax())
             log_prob = _log_prob(log_probs, [*ids, next_token]) - each.prefix_log_prob
-            each.placements.append(_Placement(ids, next_token, log_prob))
+            placements[each].append(_Placement(ids, next_token, log_prob))
+        return placements
 
     def _starts(self, unfinished: _Unfinished, log_probs: "np.ndarray") -> list[list[int]]:
         """Return starts of a translation that end with its next term and leave room for the token behind it.
@@ -239,22 +238,22 @@ class TermSearch:
             return -1
         return max((place for place in places if len(self.tokenizer.decode(ids[:place])) <= start), default=-1)
 
-    def _continue(self, unfinished: Sequence[_Unfinished], options: SearchOptions) -> None:
+    def _continue(self, placements: Mapping[_Unfinished, Sequence[_Placement]], options: SearchOptions) -> None:
         """Continue the search from every placement, and keep the translation with the most terms."""
         continued = [
             each.sentence._replace(prefix=Prefix(forced=[*placement.ids, placement.next_token]))
-            for each in unfinished
-            for placement in each.placements
+            for each, ways in placements.items()
+            for placement in ways
             if placement.next_token != EOS_ID
         ]
         found = iter(self.search(continued, replace(options, n_best=1, scores=True)))
-        for each in unfinished:
+        for each, ways in placements.items():
             hypotheses = []
-            for placement in each.placements:
+            for placement in ways:
                 ended = replace(each.best, ids=placement.ids, log_prob=0.0)
                 [rest] = next(found) if placement.next_token != EOS_ID else [ended]
                 hypothesis = Hypothesis.of(rest.ids, placement.log_prob + rest.log_prob, options.length_penalty)
                 hypotheses.append(replace(hypothesis, attention=rest.attention))
             ranks = [(-len(self.missing(each.sentence, h.ids)), h.score) for h in hypotheses]
             best = ranks.index(max(ranks))
-            each.best, each.n_fixed = hypotheses[best], len(each.placements[best].ids)
+            each.best, each.n_fixed = hypotheses[best], len(ways[best].ids)
