@@ -146,6 +146,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join(lines)
 
 
+def or_dash(value: float | None, form: str = ".1f") -> str:
+    """Format a number of a table; one that is missing is `-`."""
+    return "-" if value is None else format(value, form)
+
+
 def shortened(text: str, width: int = 40) -> str:
     """Return a text, cut to at most `width` characters.
 

@@ -24,7 +24,7 @@ from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import EOS, EOS_ID, PAD_ID, SOS_ID, BpeTokenizer, TokenizerPair
 from mt.decoding.attention_weights import aligning_weights
 from mt.decoding.engine import SearchOptions
-from mt.decoding.scoring import PairScorer
+from mt.decoding.scoring import score_pairs
 from mt.decoding.search import log_probs_of
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.torch_engine import TorchEngine
@@ -133,7 +133,7 @@ def test_a_first_token_costs_nothing_and_is_in_no_translation(source: str) -> No
         for candidate in having.translate([line], SearchOptions(4, 1, max_length=20))[0]:
             assert all(re.search(rf"\b{letter}\b", candidate.text) for letter in {"T", "h"} & {*line})
             assert candidate.log_prob == pytest.approx(log_prob(line, list(candidate.parts[0].target)), abs=1e-3)
-    [scored] = PairScorer(model, PAIR, translator.tags, settings).score([(ENGLISH[0], GERMAN[0])])
+    [scored] = score_pairs(model, PAIR, translator.tags, settings, [(ENGLISH[0], GERMAN[0])])
     assert scored is not None
     assert scored.log_prob == pytest.approx(log_prob(ENGLISH[0], TOKENIZER.encode(GERMAN[0])), abs=1e-3)
 

@@ -24,10 +24,11 @@ from engine_helpers import (
 from model_helpers import reciting_model
 from mt.config import Config
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS, UNK_ID
-from mt.decoding.ctranslate2_engine import batch_sentences, cpu_cores
+from mt.decoding.ctranslate2_engine import batch_sentences
 from mt.decoding.engine import SearchOptions, batch_by_length
 from mt.errors import MachineError
 from mt.model.transformer import Transformer
+from mt.system.cpus import cpu_cores
 
 VOCAB = 300
 IDS = sentences([7, 2, 4, 9, 1], VOCAB)
@@ -291,3 +292,5 @@ def test_a_missing_library_of_cuda_is_named(lively: Twins, monkeypatch: pytest.M
     with pytest.raises(MachineError, match=r"libcublas\.so\.12 is not found") as caught:
         engine.translate(IDS, OPTIONS)
     assert "--device cpu" in caught.value.hint
+    with pytest.raises(MachineError, match=r"libcublas\.so\.12 is not found"):  # as for a prefix, before the search
+        list(engine.next_log_probs(IDS, IDS))

@@ -101,7 +101,6 @@ def test_each_step_is_the_mean_of_all_models() -> None:
     with torch.no_grad():
         state = together.start(src_tokens)
         for position in range(6):
-            assert state.position == position
             width = len(prefixes) // len(rows)
             log_probs = together.step(prefixes[:, -1].view(-1, width), state)
             expected = [

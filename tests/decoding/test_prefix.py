@@ -30,7 +30,7 @@ from mt.api.loading import load
 from mt.api.translation import BLOCK_LINES
 from mt.bundle.to_ctranslate2 import convert
 from mt.data.tokenizer import EOS_ID
-from mt.decoding.engine import Sampling, SearchOptions, log_prob_batch
+from mt.decoding.engine import Sampling, SearchOptions, log_prob_batches
 from mt.decoding.prefix import speller_of
 from mt.decoding.scoring import forced_score
 from mt.decoding.search import pad_sources
@@ -113,7 +113,9 @@ def test_log_probs_in_smaller_batches(both: Twins, monkeypatch: pytest.MonkeyPat
         monkeypatch.undo()
         assert [rows.shape for rows in parts] == [rows.shape for rows in whole]
         assert all(np.allclose(np.exp(one), np.exp(two), atol=1e-5) for one, two in zip(parts, whole, strict=True))
-    assert [log_prob_batch(256_000, [[1] * size]) for size in (0, 31, 255, 10**6)] == [16, 16, 2, 1]
+    batches = [list(log_prob_batches(256_000, [[5]] * 20, [[1] * size] * 20)) for size in (0, 31, 255, 10**6)]
+    assert [len(first) for (first, _), *_ in batches] == [16, 16, 2, 1]
+    assert all([pair for batch in each for pair in batch[0]] == [[5]] * 20 for each in batches)
 
 
 @pytest.mark.parametrize("prefix", ["Ein Hu", "Ein Hund", "Ein Hund ", "ein ", "Z", "(", "Ωμ", "Das  a", "E", "Häus"])

@@ -21,7 +21,7 @@ from engine_helpers import (
     twins,
 )
 from mt.config import Config
-from mt.data.tokenizer import EOS, EOS_ID, PAD_ID, SOS_ID, UNK_ID
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID
 from mt.decoding.engine import Sampling, SearchOptions
 from mt.decoding.runaway import is_runaway, most_copies, search_without_loops
 from mt.decoding.translator import Translator
@@ -121,11 +121,11 @@ def test_engines_agree_where_some_hypotheses_are_runaways(tmp_path: Path, streng
 def test_a_sentence_without_all_scores_has_none(tmp_path: Path) -> None:
     """Otherwise those that ended would come first, whatever their scores."""
     engine = twins(tmp_path, *PUSHABLE).fast()
-    pieces = engine._target_pieces[10:13]
-    found = [([*pieces[:2], EOS], -1.0, None), (pieces, -2.0, None)]
+    ids = [10, 11, 12]
+    found = [([*ids[:2], EOS_ID], -1.0, None), (ids, -2.0, None)]
     hypotheses = engine._hypotheses(0, found, SearchOptions(2, n_best=2), {})
     assert [math.isnan(each.score) for each in hypotheses] == [True, True]
-    hypotheses = engine._hypotheses(0, found, SearchOptions(2, n_best=2), {(0, tuple(pieces)): -0.5})
+    hypotheses = engine._hypotheses(0, found, SearchOptions(2, n_best=2), {(0, tuple(ids)): -0.5})
     assert [len(each.ids) for each in hypotheses] == [2, 3]
 
 

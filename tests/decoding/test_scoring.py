@@ -20,7 +20,7 @@ from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer, TokenizerPair
 from mt.decoding import scoring
 from mt.decoding.engine import EngineChoice
-from mt.decoding.scoring import PairScorer, forced_score
+from mt.decoding.scoring import forced_score, score_pairs
 from mt.decoding.settings import TranslationSettings
 from mt.storage.run_dir import ModelDir
 from mt.text.lines import read_parallel
@@ -82,7 +82,7 @@ def test_pairs_longer_than_the_models_limit_have_no_score(shape: dict) -> None:
     model = small_model(vocab=vocab, max_length=8, **{**shape, "positions": "learned"})
     config = parse_config(SMALLEST, "x.yaml", ["data.max_length=8", "decoding.max_length=7"])
     pairs = [("a", "b"), ("a " * 9, "b"), ("a", "b " * 9), ("", "a"), ("a b c d e f", "f e d c b a"), ("b", "a")]
-    found = PairScorer(model, both, NO_TAGS, TranslationSettings.of(config)).score(pairs)
+    found = score_pairs(model, both, NO_TAGS, TranslationSettings.of(config), pairs)
     assert [each is None for each in found] == [False, True, True, True, False, False]
     for (source, target), scored in zip(pairs, found, strict=True):
         if scored is not None:
@@ -95,8 +95,8 @@ def test_a_target_with_unknown_characters_has_no_score(tmp_path: Path) -> None:
     sentencepiece.SentencePieceTrainer.train(input=str(tmp_path / "text"), model_prefix=str(tmp_path / "m"), **options)
     tokenizer = SentencePieceTokenizer.from_files(tmp_path / "m.model")
     model, settings = small_model(vocab=tokenizer.vocab_size), TranslationSettings.of(parse_config(SMALLEST, "x.yaml"))
-    scorer = PairScorer(model, TokenizerPair(tokenizer, tokenizer), NO_TAGS, settings)
-    known, unknown, source = scorer.score([("a b", "d e"), ("a b", "d Ω"), ("a Ω", "d e")])
+    pairs, both = [("a b", "d e"), ("a b", "d Ω"), ("a Ω", "d e")], TokenizerPair(tokenizer, tokenizer)
+    known, unknown, source = score_pairs(model, both, NO_TAGS, settings, pairs)
     assert known is not None
     assert unknown is None
     assert source is not None
@@ -105,11 +105,9 @@ def test_a_target_with_unknown_characters_has_no_score(tmp_path: Path) -> None:
 def test_batches_side_by_side_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = BpeTokenizer.train(["a b c", "d e f"], 300)
     both = TokenizerPair(tokenizer, tokenizer)
-    scorer = PairScorer(
-        small_model(vocab=tokenizer.vocab_size), both, NO_TAGS, TranslationSettings.of(parse_config(SMALLEST, "x.yaml"))
-    )
+    model, settings = small_model(vocab=tokenizer.vocab_size), TranslationSettings.of(parse_config(SMALLEST, "x.yaml"))
     pairs = [("a b " * (1 + i % 7), "c d " * (1 + i % 5)) for i in range(60)]
-    expected = [alone(scorer.model, both, *pair, []) for pair in pairs]
+    expected = [alone(model, both, *pair, []) for pair in pairs]
     names = set()
     original = scoring.forced_score
 
@@ -122,7 +120,7 @@ def test_batches_side_by_side_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        found = scorer.score(pairs)
+        found = score_pairs(model, both, NO_TAGS, settings, pairs)
     finally:
         torch.set_num_threads(before)
     assert [each.log_prob for each in found if each] == pytest.approx(expected, abs=1e-4)

@@ -16,7 +16,7 @@ from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.decoding.beam import block_topk
 from mt.decoding.engine import Hypothesis, Sampling, SearchOptions
 from mt.decoding.scoring import forced_score
-from mt.decoding.search import beam_search, log_probs_of, pad_sources, sample, search
+from mt.decoding.search import beam_search, log_probs_of, pad_sources, search
 from mt.model.transformer import Transformer
 
 SHAPES = [
@@ -53,9 +53,7 @@ def space_of(vocab: int, min_length: int, max_length: int) -> list[list[int]]:
 def decode(model: Transformer, lines: list[list[int]], options: SearchOptions) -> list[list[Hypothesis]]:
     """Search or sample one batch."""
     src_tokens = pad_sources(lines, torch.device("cpu"))
-    if options.sampling is None:
-        return search(model, src_tokens, options)
-    return [[hypothesis] for hypothesis in sample(model, src_tokens, options, lines, [0] * len(lines))]
+    return search(model, src_tokens, options, draws=[(line, 0) for line in lines])
 
 
 def likelihoods(model: Transformer, src_tokens: Tensor, space: list[list[int]], min_length: int) -> list[float]:

@@ -280,7 +280,7 @@ def test_a_term_that_the_vocabulary_lacks_is_left_out(both: Twins, tsv: Path) ->
     strange = Term(0, 3, ("zu\u0308g",))  # decomposed, which the tokenizer composes
     source = both.tokenizers.source.encode(LINES[0])
     found = both.slow().translate([source], OPTIONS)
-    [result] = search.complete([Sentence(source, Prefix(), [strange])], found, OPTIONS, lambda *_: 30)
+    [result] = search.complete([Sentence(source, Prefix(), [strange], 30)], found, OPTIONS)
     assert result == found[0]
 
 
@@ -291,8 +291,8 @@ def test_a_term_replaces_the_word_that_is_aligned_to_it(both: Twins) -> None:
     for start, engine in product((4, 9, 14, 19), (both.slow(), both.fast())):
         unit = Unit(start, start + 2, 2, ((0, 0.2), (2, 0.8)))
         search = term_search(engine, tokenizer, unit)
-        sentence = Sentence(source, Prefix(), [Term(2, 5, ("Hund",))], LINES[0])
-        [[found, *_]] = search.complete([sentence], [[hypothesis]], options, lambda *_: 60)
+        sentence = Sentence(source, Prefix(), [Term(2, 5, ("Hund",))], 60, LINES[0])
+        [[found, *_]] = search.complete([sentence], [[hypothesis]], options)
         assert tokenizer.decode(found.ids).startswith(f"{text[:start]}Hund")
         assert found.attention is None or len(found.attention) in (len(found.ids), len(found.ids) + 1)
 
@@ -302,9 +302,9 @@ def test_a_term_begins_a_later_sentence_with_a_capital(both: Twins) -> None:
     text = "Das Haus. Der alte Mann"
     for start, expected in ((10, "Das Haus. Hund"), (14, "Das Haus. Der hund")):
         search = term_search(both.slow(), tokenizer, Unit(start, start + 1, 2, ((2, 1.0),)))
-        sentence = Sentence(both.tokenizers.source.encode(LINES[0]), Prefix(), [Term(2, 5, ("hund",))], LINES[0])
+        sentence = Sentence(both.tokenizers.source.encode(LINES[0]), Prefix(), [Term(2, 5, ("hund",))], 60, LINES[0])
         hypothesis = Hypothesis.of(tokenizer.encode(text), -9.0, 1.0)
-        [[found, *_]] = search.complete([sentence], [[hypothesis]], OPTIONS, lambda *_: 60)
+        [[found, *_]] = search.complete([sentence], [[hypothesis]], OPTIONS)
         assert tokenizer.decode(found.ids).startswith(expected)
 
 
@@ -320,8 +320,8 @@ def test_a_translation_that_ends_with_a_term_has_attention(both: Twins) -> None:
     ids, source = tokenizer.encode("Der alte Mann"), both.tokenizers.source.encode(LINES[0])
     rows = [[float(row == column) for column in range(len(source))] for row in range(len(ids))]
     search = replace(term_search(engine, tokenizer, Unit(9, 13, 2, ((2, 1.0),))), next_log_probs=ending)
-    sentence = Sentence(source, Prefix(), [Term(2, 5, ("Hund",))], LINES[0])
-    [[found]] = search.complete([sentence], [[Hypothesis(ids, -9.0, -1.0, rows)]], OPTIONS, lambda *_: 60)
+    sentence = Sentence(source, Prefix(), [Term(2, 5, ("Hund",))], 60, LINES[0])
+    [[found]] = search.complete([sentence], [[Hypothesis(ids, -9.0, -1.0, rows)]], OPTIONS)
     assert (tokenizer.decode(found.ids), found.attention) == ("Der alte Hund", rows)
 
 
@@ -333,8 +333,8 @@ def test_no_term_stands_behind_a_space_of_its_own(both: Twins) -> None:
     hypothesis = Hypothesis.of(ids, -9.0, 1.0)
     for unit in (Unit(place, place + 1, 2, ((2, 1.0),)) for place in range(len(tokenizer.decode(ids)))):
         search = term_search(both.slow(), tokenizer, unit)
-        sentence = Sentence(both.tokenizers.source.encode(LINES[0]), Prefix(), [Term(2, 5, ("(x)",))], LINES[0])
-        [[found, *_]] = search.complete([sentence], [[hypothesis]], OPTIONS, lambda *_: 60)
+        sentence = Sentence(both.tokenizers.source.encode(LINES[0]), Prefix(), [Term(2, 5, ("(x)",))], 60, LINES[0])
+        [[found, *_]] = search.complete([sentence], [[hypothesis]], OPTIONS)
         assert "  " not in tokenizer.decode(found.ids).partition("(x)")[0]
 
 
@@ -363,7 +363,7 @@ def kept_numbers(both: Twins, first: str, count: int, *keep: str) -> tuple[Sente
         return search.search(sentences, options)
 
     terms = Terms({}, [*map(re.compile, keep)]).find(text, spans=True)
-    sentence = Sentence(both.tokenizers.source.encode(text), Prefix(), terms, text)
+    sentence = Sentence(both.tokenizers.source.encode(text), Prefix(), terms, 200, text)
     free = Hypothesis.of(both.tokenizers.target.encode("Das alte Haus 105"), -9.0, 1.0)
     return sentence, free, replace(search, search=noted), searched
 
@@ -372,21 +372,23 @@ def kept_numbers(both: Twins, first: str, count: int, *keep: str) -> tuple[Sente
 def test_many_numbers_are_searched_for_only_if_the_user_keeps_them(both: Twins, numbers: Any, forced: bool) -> None:
     sentence, free, search, searched = kept_numbers(both, "dogs", *numbers)
     worse = Hypothesis.of(both.tokenizers.target.encode("Haus"), -1.0, 1.0)
-    [[found]] = search.complete([sentence], [[worse, free]], replace(OPTIONS, max_length=90), lambda *_: 90)
+    sentence = sentence._replace(longest=90)
+    [[found]] = search.complete([sentence], [[worse, free]], replace(OPTIONS, max_length=90))
     assert bool(searched) is forced
     assert not search.missing(sentence, found.ids) if forced else found == free
 
 
 def test_kept_text_alone_is_copied(both: Twins) -> None:
     sentence, free, search, searched = kept_numbers(both, "(7);", 16)
-    [[found]] = search.complete([sentence], [[free]], OPTIONS, lambda *_: 200)
+    [[found]] = search.complete([sentence], [[free]], OPTIONS)
     assert both.tokenizers.target.decode(found.ids).strip() == sentence.text
     assert not searched
     source = pad_sources([sentence.source], torch.device("cpu"))
     [expected] = forced_score(both.model, source, [found.ids])
     assert found.log_prob == pytest.approx(expected, abs=1e-3)
-    for room in (lambda *_: 3), (lambda *_: 200):
-        [[found]] = search.complete([sentence._replace(prefix=Prefix(text="D"))], [[free]], OPTIONS, room)
+    for longest in (3, 200):
+        changed = sentence._replace(prefix=Prefix(text="D"), longest=longest)
+        [[found]] = search.complete([changed], [[free]], OPTIONS)
         assert found == free
 
 
@@ -396,8 +398,8 @@ def completed(both: Twins, prefix: Prefix, term: Term, longest: int = 60, start:
     units = [Unit(start, start + 1, 2, ((2, 1.0),))] if start >= 0 else []
     search = term_search(both.slow(), tokenizer, *units)
     free = Hypothesis.of(tokenizer.encode("Das alte Haus"), -9.0, 1.0)
-    sentence = Sentence(source, prefix, [term], LINES[0])
-    [[found, *_]] = search.complete([sentence], [[free]], OPTIONS, lambda *_: longest)
+    sentence = Sentence(source, prefix, [term], longest, LINES[0])
+    [[found, *_]] = search.complete([sentence], [[free]], OPTIONS)
     return found
 
 
@@ -434,8 +436,8 @@ def test_no_space_before_a_term_in_a_language_without_spaces(both: Twins, form: 
     for start, expected in ((0, form), (4, f"Der{form}"), (9, f"Der alte{form}")):
         unit = Unit(start, start + 1, 2, ((2, 1.0),))
         search = term_search(both.slow(), tokenizer, unit, is_spaced=False)
-        sentence = Sentence(source, Prefix(), [Term(2, 5, (form,), is_spaced=False)], LINES[0])
-        [[found, *_]] = search.complete([sentence], [[hypothesis]], OPTIONS, lambda *_: 60)
+        sentence = Sentence(source, Prefix(), [Term(2, 5, (form,), is_spaced=False)], 60, LINES[0])
+        [[found, *_]] = search.complete([sentence], [[hypothesis]], OPTIONS)
         assert tokenizer.decode(found.ids).startswith(expected)
 
 

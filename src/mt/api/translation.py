@@ -197,20 +197,19 @@ class Translator:
         Raises:
             InputError: the engine is not torch, the model an ensemble, the language unknown, or a side is no string.
         """
-        from mt.decoding.scoring import PairScorer
+        from mt.decoding.scoring import score_pairs
 
         opened, remaining = self._opened, iter(pairs)
         if opened.model is None:
             raise InputError("scores take a single model on torch", "load the model with engine='torch'")
         tags = opened.translator.to(to, source_lang).tags
-        scorer = PairScorer(opened.model, opened.tokenizers, tags, opened.settings)
         while block := list(islice(remaining, BLOCK_LINES)):
             for source, target in block:
                 check_text(source)
                 check_text(target)
             cleaned = [(without_line_breaks(source), without_line_breaks(target)) for source, target in block]
             with memory_explained("close other programs"):
-                yield from scorer.score(cleaned)
+                yield from score_pairs(opened.model, opened.tokenizers, tags, opened.settings, cleaned)
 
     def results(
         self,

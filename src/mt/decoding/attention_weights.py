@@ -107,11 +107,16 @@ def align_words(attention: Attention) -> list[tuple[int, int]]:
     return sorted(pairs)
 
 
+def is_text(token: str) -> bool:
+    """Return False for SOS, EOS and language tags."""
+    return token not in (SOS, EOS) and not BpeTokenizer.is_tag(token)
+
+
 def _words(tokens: Sequence[str]) -> list[list[int]]:
     """Return the positions of each word's pieces; without punctuation, unless there is nothing else."""
     words: list[list[int]] = []
     for position, token in enumerate(tokens):
-        if token in (SOS, EOS) or BpeTokenizer.is_tag(token):
+        if not is_text(token):
             continue
         if token.startswith(SPACE) or not words:
             words.append([])

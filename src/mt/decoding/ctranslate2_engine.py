@@ -3,9 +3,9 @@
 It follows the rules of `mt.decoding.search` and finds the same scores; see docs/design.md.
 """
 
+import contextlib
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,7 @@ import numpy as np
 from ctranslate2 import DataType, Device
 from numpy.typing import NDArray
 
-from mt.data.tokenizer import EOS, EOS_ID, PAD, SOS, TokenizerPair
+from mt.data.tokenizer import EOS_ID, PAD, SOS, TokenizerPair
 from mt.decoding.engine import (
     EMPTY_HYPOTHESIS,
     Hypothesis,
@@ -26,20 +26,20 @@ from mt.decoding.engine import (
     Sentences,
     UnusableError,
     batch_by_length,
-    log_prob_batch,
+    log_prob_batches,
 )
 from mt.decoding.runaway import is_retried
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError, MachineError
-from mt.system.cpus import usable_cores
+from mt.system.cpus import cpu_cores
 
 # Sentences per batch, as measured (docs/lab/decoding_speed.md). The fewer share a shortlist, the shorter it is.
 _BATCH, _SHORTLIST_BATCH = 64, 8
 _BATCHES_PER_WORKER, _MIN_BATCH = 4, 8  # smaller batches are slow
 
 _RULES: dict[str, Any] = {"max_input_length": 0, "disable_unk": True, "suppress_sequences": [[PAD], [SOS]]}
-_RawHypothesis = tuple[list[str], float, Any]  # pieces, score and attention
-_Ends = Mapping[tuple[int, tuple[str, ...]], float]  # log-probability of EOS by row and the pieces before it
+_RawHypothesis = tuple[list[int], float, Any]  # ids, also of EOS if it was reached, score and attention
+_Stopped = tuple[int, tuple[int, ...]]  # row and ids of a translation that was stopped before EOS
 
 
 def is_supported(compute_type: str, device: str) -> bool:
@@ -52,13 +52,6 @@ def is_supported(compute_type: str, device: str) -> bool:
         return compute_type in ctranslate2.get_supported_compute_types(device)
     except (ValueError, RuntimeError) as error:
         raise UnusableError(f"CTranslate2 cannot use {device} here ({error})") from None
-
-
-def cpu_cores() -> int:
-    """Return the number of cores this process may use; OMP_NUM_THREADS lowers it."""
-    cores = usable_cores()
-    limit = os.environ.get("OMP_NUM_THREADS", "")
-    return min(cores, int(limit)) if limit.isdecimal() and int(limit) > 0 else cores
 
 
 def batch_sentences(n_sentences: int, n_workers: int, largest: int) -> int:
@@ -85,11 +78,17 @@ def _check_vocabulary(folder: Path, source: Sequence[str], target: Sequence[str]
             raise UnusableError(f"{path}: not the vocabulary of the model's tokenizer")
 
 
-def _read(result: Any) -> list[_RawHypothesis]:
-    """Read a result of the library, whose objects copy their fields on every access."""
-    hypotheses = result.hypotheses
-    scores = result.scores or [math.nan] * len(hypotheses)
-    return list(zip(hypotheses, scores, result.attention or [None] * len(hypotheses), strict=True))
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Turn errors of the library into `InputError` and `MachineError`."""
+    try:
+        yield
+    except (RuntimeError, ValueError, IndexError) as error:  # from its C++
+        if "out of memory" in str(error):
+            raise MachineError(f"CTranslate2: {error}", "lower decoding.batch_tokens of the model") from None
+        if "cannot be loaded" in str(error):
+            raise MachineError(f"CTranslate2: {error}", "install CUDA 12's cuBLAS, or use --device cpu") from None
+        raise InputError(f"CTranslate2 cannot translate with this model: {error}", "use --engine torch") from None
 
 
 class CTranslate2Engine:
@@ -136,6 +135,7 @@ class CTranslate2Engine:
         self._settings = settings
         self._shortlist = shortlist
 
+    @_explained()
     def translate(
         self, sentences: Sentences, options: SearchOptions, prefixes: Sentences = ()
     ) -> list[list[Hypothesis]]:
@@ -145,36 +145,28 @@ class CTranslate2Engine:
             InputError: the library fails with this model.
             MachineError: there is not enough memory, or one of CUDA's libraries is missing.
         """
-        try:
-            found = self._translate(sentences, options, prefixes)
-            # In a batch, beam search returns another sentence's first row of attention. It depends on the source alone.
-            if options.attention and options.beam_size > 1 and not self._settings.guided:  # whose first row is dropped
-                greedy = replace(options, beam_size=1, min_length=0)
-                first = self._search(sentences, [1] * len(sentences), greedy, (), [range(len(sentences))], 1, 0)
-                for row, [(_, _, rows)] in first.items():
-                    found[row] = [replace(h, attention=[rows[0], *(h.attention or ())[1:]]) for h in found[row]]
-            return found
-        except (RuntimeError, ValueError, IndexError) as error:  # from its C++
-            if "out of memory" in str(error):
-                raise MachineError(f"CTranslate2: {error}", "lower decoding.batch_tokens of the model") from None
-            if "cannot be loaded" in str(error):
-                raise MachineError(f"CTranslate2: {error}", "install CUDA 12's cuBLAS, or use --device cpu") from None
-            raise InputError(f"CTranslate2 cannot translate with this model: {error}", "use --engine torch") from None
+        found = self._translate(sentences, options, prefixes)
+        # In a batch, beam search returns another sentence's first row of attention. It depends on the source alone.
+        if options.attention and options.beam_size > 1 and not self._settings.guided:  # whose first row is dropped
+            greedy = replace(options, beam_size=1, min_length=0)
+            first = self._search(sentences, [1] * len(sentences), greedy, (), [range(len(sentences))], 1, 0)
+            for row, [(_, _, rows)] in first.items():
+                found[row] = [replace(h, attention=[rows[0], *(h.attention or ())[1:]]) for h in found[row]]
+        return found
 
     def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:
         """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
-        size = log_prob_batch(len(self._target_pieces), targets)
-        for first in range(0, len(sentences), size):
-            batch = targets[first : first + size]
-            results = self._translator.translate_batch(
-                [[self._source_pieces[i] for i in source] for source in sentences[first : first + size]],
-                [[self._target_pieces[i] for i in target] for target in batch],
-                beam_size=1,
-                min_decoding_length=0,
-                max_decoding_length=max(map(len, batch)) + 1,
-                **_RULES,
-                return_logits_vocab=True,
-            )
+        for sources, batch in log_prob_batches(len(self._target_pieces), sentences, targets):
+            with _explained():
+                results = self._translator.translate_batch(
+                    [[self._source_pieces[i] for i in source] for source in sources],
+                    [[self._target_pieces[i] for i in target] for target in batch],
+                    beam_size=1,
+                    min_decoding_length=0,
+                    max_decoding_length=max(map(len, batch)) + 1,
+                    **_RULES,
+                    return_logits_vocab=True,
+                )
             for result, target in zip(results, batch, strict=True):
                 rows = (row.to(DataType.float32).to_device(Device.cpu) for row in result.logits[0][: len(target) + 1])
                 logits = np.stack([np.asarray(row) for row in rows])
@@ -193,19 +185,18 @@ class CTranslate2Engine:
         results = run([range(len(sentences))], n_best, 1)
         # A batch searches up to its largest bound. Sentences that went beyond their own are searched again, so that
         # no result depends on the other sentences of its batch.
-        overlong = [row for row, found in results.items() if any(len(p) > bounds[row] + 1 for p, *_ in found)]
+        overlong = [row for row, found in results.items() if any(len(ids) > bounds[row] + 1 for ids, *_ in found)]
         results |= run(by_bound(overlong), n_best, 1)
         # Where the bound was reached, stop there, and rank all that ended before with all that are forced to end.
         patience = 1 if options.beam_size == 1 else 2
-        cut = [row for row, found in results.items() if any(p[-1] != EOS for p, *_ in found)]
+        cut = [row for row, found in results.items() if any(ids[-1] != EOS_ID for ids, *_ in found)]
         results |= run(by_bound(cut), patience * options.beam_size, 0, patience)
         if not options.has_scores:
             cut = []
         elif options.retry_loops:
             cut = [row for row in cut if not self._only_runaways(sentences[row], results[row], options)]
-        stopped = [(row, tuple(pieces)) for row in cut for pieces, *_ in results[row] if pieces[-1] != EOS]
-        end_log_probs = self._end_log_probs([(sentences[row], p) for row, p in stopped], options.no_repeat_ngram_size)
-        ends = dict(zip(stopped, end_log_probs, strict=True))
+        stopped = [(row, tuple(ids)) for row in cut for ids, *_ in results[row] if ids[-1] != EOS_ID]
+        ends = self._end_log_probs(sentences, stopped, options.no_repeat_ngram_size)
         translations = [[EMPTY_HYPOTHESIS] for _ in sentences]
         for row, found in results.items():
             translations[row] = self._hypotheses(row, found, options, ends)
@@ -257,28 +248,32 @@ class CTranslate2Engine:
                     **_RULES,
                 )
                 submitted += zip(rows, pending, strict=True)
-        return {row: _read(pending.result()) for row, pending in submitted}
+        return {row: self._read(pending.result()) for row, pending in submitted}
+
+    def _read(self, result: Any) -> list[_RawHypothesis]:
+        """Read a result of the library, whose objects copy their fields on every access."""
+        hypotheses = [[self._target_ids[piece] for piece in pieces] for pieces in result.hypotheses]
+        scores = result.scores or [math.nan] * len(hypotheses)
+        return list(zip(hypotheses, scores, result.attention or [None] * len(hypotheses), strict=True))
 
     def _only_runaways(self, source: Sequence[int], found: Sequence[_RawHypothesis], options: SearchOptions) -> bool:
         """Return True if a sentence is searched again whichever of its hypotheses is the best."""
-        targets = ([self._target_ids[piece] for piece in pieces if piece != EOS] for pieces, *_ in found)
-        return all(is_retried(source, target, options) for target in targets)
+        return all(is_retried(source, [i for i in ids if i != EOS_ID], options) for ids, *_ in found)
 
     def _hypotheses(
-        self, row: int, found: list[_RawHypothesis], options: SearchOptions, ends: _Ends
+        self, row: int, found: list[_RawHypothesis], options: SearchOptions, ends: Mapping[_Stopped, float]
     ) -> list[Hypothesis]:
         """Return the n best of a row; those that were stopped get the log-probability of EOS from `ends`.
 
         Where it lacks one, the scores of the whole row are NaN.
         """
         hypotheses: dict[tuple[int, ...], Hypothesis] = {}
-        for pieces, score, attention in found:
-            log_prob = score * len(pieces) ** options.length_penalty
-            if pieces[-1] == EOS:
-                pieces = pieces[:-1]
+        for ids, score, attention in found:
+            log_prob = score * len(ids) ** options.length_penalty
+            if ids[-1] == EOS_ID:
+                ids = ids[:-1]
             else:
-                log_prob += ends.get((row, tuple(pieces)), math.nan)
-            ids = [self._target_ids[piece] for piece in pieces]
+                log_prob += ends.get((row, tuple(ids)), math.nan)
             # A beam wider than the search space may return a hypothesis twice.
             hypothesis = Hypothesis.of(ids, log_prob, options.length_penalty)
             hypotheses.setdefault(tuple(ids), replace(hypothesis, attention=attention))
@@ -286,14 +281,17 @@ class CTranslate2Engine:
             return [replace(h, score=math.nan) for h in hypotheses.values()][: options.n_best]
         return sorted(hypotheses.values(), key=lambda h: -h.score)[: options.n_best]
 
-    def _end_log_probs(self, stopped: Sequence[tuple[Sequence[int], Sequence[str]]], no_repeat: int) -> Iterator[float]:
-        """Yield the log-probability of EOS behind each source's target pieces; no n-gram of `no_repeat` may repeat."""
-        targets = [[self._target_ids[piece] for piece in pieces] for _, pieces in stopped]
-        results = self.next_log_probs([source for source, _ in stopped], targets)
+    def _end_log_probs(
+        self, sentences: Sentences, stopped: Sequence[_Stopped], no_repeat: int
+    ) -> dict[_Stopped, float]:
+        """Return the log-probability of EOS behind stopped translations; no n-gram of `no_repeat` may repeat."""
+        ends = {}
+        results = self.next_log_probs([sentences[row] for row, _ in stopped], [ids for _, ids in stopped])
         # In 64 bits, since little probability may remain beside a banned token.
-        for ids, log_probs in zip(targets, (rows[-1].astype(np.float64) for rows in results), strict=True):
+        for (row, ids), log_probs in zip(stopped, (rows[-1].astype(np.float64) for rows in results), strict=True):
             starts = range(len(ids) - no_repeat + 1) if no_repeat else ()
             current = ids[len(ids) - no_repeat + 1 :]
             banned = [ids[i + no_repeat - 1] for i in starts if ids[i : i + no_repeat - 1] == current]
             log_probs[banned] = -math.inf
-            yield float(log_probs[EOS_ID] - np.logaddexp.reduce(log_probs))
+            ends[row, ids] = float(log_probs[EOS_ID] - np.logaddexp.reduce(log_probs))
+        return ends

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "ctranslate2", "torch", "torch-graphs")  # the last: steps are CUDA graphs
 DEVICES = ("auto", "cpu", "cuda", "mps")
 FLOAT_TYPES = ("float32", "float16", "bfloat16")
-_MAX_SENTENCES, _MAX_LOG_PROBS = 16, 2**27  # of a batch of `next_log_probs`: the log-probabilities are in memory
+_MAX_SENTENCES, _MAX_LOG_PROBS = 16, 2**27  # of a batch of `next_log_probs`
 COMPUTE_TYPES = (*FLOAT_TYPES, "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16")
 
 
@@ -105,10 +105,12 @@ EMPTY_HYPOTHESIS = Hypothesis([], 0.0, 0.0)
 Sentences = Sequence[Sequence[int]]  # as token ids
 
 
-def log_prob_batch(vocab: int, targets: Sentences) -> int:
-    """Return how many sentences `next_log_probs` takes together: their log-probabilities are in memory at once."""
+def log_prob_batches(vocab: int, sentences: Sentences, targets: Sentences) -> Iterator[tuple[Sentences, Sentences]]:
+    """Yield sentences and targets that `next_log_probs` takes together: their log-probabilities are in memory."""
     longest = max(map(len, targets), default=0)
-    return max(1, min(_MAX_SENTENCES, _MAX_LOG_PROBS // (vocab * (longest + 1))))
+    size = max(1, min(_MAX_SENTENCES, _MAX_LOG_PROBS // (vocab * (longest + 1))))
+    for first in range(0, len(sentences), size):
+        yield sentences[first : first + size], targets[first : first + size]
 
 
 class Engine(Protocol):

@@ -20,10 +20,6 @@ class EnsembleState:
 
     states: Sequence[DecoderState]
 
-    @property
-    def position(self) -> int:
-        return self.states[0].position
-
     def select(self, rows: Tensor | None, origins: Tensor) -> None:
         """Reorder all states as `DecoderState.select` does."""
         for state in self.states:

@@ -6,8 +6,8 @@ So the last word's pieces may be rolled back and replaced by one longer piece: t
 
 import bisect
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from mt.data.tokenizer import SPACE, SPECIALS, UNK_ID, normalized
@@ -42,7 +42,7 @@ class PrefixSpeller:
     """Spells prefixes with the pieces of a tokenizer.
 
     Attributes:
-        pieces: pairs of piece and id, without special tokens, bytes and tags.
+        pieces: pairs of piece and id, sorted, without special tokens, bytes and tags.
         space: the id of the piece that is a single space; None if there is none.
     """
 
@@ -50,7 +50,7 @@ class PrefixSpeller:
         self._tokenizer = tokenizer
         hidden = {*range(len(SPECIALS)), *tokenizer.byte_ids, *tokenizer.tags.values()}
         pieces = enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))
-        self.pieces = [(piece, i) for i, piece in pieces if i not in hidden]
+        self.pieces = sorted((piece, i) for i, piece in pieces if i not in hidden)
         self.space = next((i for piece, i in self.pieces if piece == SPACE), None)
 
     def encode(self, text: str) -> Prefix:
@@ -73,28 +73,28 @@ class PrefixSpeller:
     def encode_all(
         self,
         split: Sequence[Sequence[str]],
-        sources: Iterable[Sequence[int]],
+        sources: Sequence[Sequence[int]],
         prefixes: Sequence[str],
         numbers: Sequence[int],
-        longest: Callable[[Sequence[int]], int],
+        bounds: Sequence[int],
     ) -> Iterator[Prefix]:
         """Yield the encoded prefix of each part of some lines; a blank one is no prefix.
 
         Args:
             split: the parts of each line; `sources` are the tokens of all parts.
             prefixes, numbers: the text and the number of each line.
-            longest: returns the maximum number of a translation's tokens, given its source.
+            bounds: the maximum number of tokens of each part's translation.
 
         Raises:
             InputError: a prefix cannot be spelt, is longer than the bound, or belongs to a line of several parts.
         """
-        remaining = iter(sources)
+        remaining = zip(sources, bounds, strict=True)
         for number, parts, text in zip(numbers, split, prefixes, strict=True):
             if text.strip() and len(parts) > 1:
                 raise InputError(f"line {number} has a prefix, and is longer than the model takes", "split this line")
-            for source in islice(remaining, len(parts)):
+            for source, bound in islice(remaining, len(parts)):
                 prefix = self.encode(text) if source and text.strip() else Prefix()
-                if (n := len(prefix.ids)) > (bound := longest(source)):
+                if (n := len(prefix.ids)) > bound:
                     message = f"the prefix of line {number} has {n} tokens, and a translation may have {bound}"
                     raise InputError(message, "shorten the prefix")
                 yield prefix
@@ -114,15 +114,9 @@ class PrefixSpeller:
             total += float(log_probs[place, ids[place]])
         return prefix._replace(forced=ids if total > best else chosen)
 
-    @functools.cached_property
-    def _sorted_pieces(self) -> list[tuple[str, int]]:
-        return sorted(self.pieces)
-
-    def _pieces_beginning(self, text: str) -> list[tuple[str, int]]:
-        """Return the pieces that begin with a text."""
-        pieces = self._sorted_pieces
-        start = bisect.bisect_left(pieces, (text,))
-        return pieces[start : bisect.bisect_left(pieces, True, start, key=lambda piece: not piece[0].startswith(text))]
+    def _pieces_beginning(self, text: str) -> Iterator[tuple[str, int]]:
+        start = bisect.bisect_left(self.pieces, (text,))
+        return takewhile(lambda piece: piece[0].startswith(text), self.pieces[start:])
 
     def decode(self, prefix: Prefix, ids: Sequence[int]) -> str:
         """Return the text of a translation, which begins with the prefix's text.

@@ -15,17 +15,13 @@ from torch import Tensor
 from mt.decoding.engine import Sampling
 from mt.system.devices import widest_float
 
+Draw = tuple[Sequence[int], int]  # the source ids of a sentence, without specials, and a number among its draws
 
-def uniform_numbers(
-    seed: int, sentences: Sequence[Sequence[int]], numbers: Sequence[int], longest: int, device: torch.device
-) -> Tensor:
-    """Return random numbers (R, T) in [0, 1) for the tokens of translations of at most T = `longest`, EOS counted.
 
-    A row has the source ids of its sentence, without specials, and its number among the draws of that sentence.
-    """
+def uniform_numbers(sampling: Sampling, draws: Sequence[Draw], longest: int, device: torch.device) -> Tensor:
+    """Return random numbers (R, T) in [0, 1) for the tokens of translations of at most T = `longest`, EOS counted."""
     rows = [
-        np.random.Generator(np.random.PCG64([seed, number, *ids])).random(longest)
-        for ids, number in zip(sentences, numbers, strict=True)
+        np.random.Generator(np.random.PCG64([sampling.seed, number, *ids])).random(longest) for ids, number in draws
     ]
     return torch.from_numpy(np.stack(rows)).to(widest_float(device)).to(device)
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -28,48 +27,41 @@ class Scored(NamedTuple):
     tokens: int  # of the translation, EOS counted
 
 
-@dataclass(frozen=True)
-class PairScorer:
-    """Scores pairs of lines with one model; `tags` are those of its direction."""
+def score_pairs(
+    model: TranslationModel,
+    tokenizers: TokenizerPair,
+    tags: Tags,
+    settings: TranslationSettings,
+    pairs: Sequence[tuple[str, str]],
+) -> list[Scored | None]:
+    """Score pairs of a source and a translation with one model; `tags` are those of their direction.
 
-    model: TranslationModel
-    tokenizers: TokenizerPair
-    tags: Tags
-    settings: TranslationSettings
+    None where the source is empty, the target has unknown tokens, or a side is longer than the model's limit.
+    """
+    max_source, max_target = settings.max_source_tokens, settings.max_positions
+    encoded = tokenizers.source.encode_batch([source for source, _ in pairs], max_source)
+    targets = tokenizers.target.encode_batch([target for _, target in pairs], max_target)
+    sources = [tags.source(source) if source else [] for source in encoded]
+    tagged, n_free = list(map(tags.target, targets)), len(tags.target([]))
+    lengths = []
+    for source, target in zip(sources, tagged, strict=True):
+        fits = source and len(source) + 2 <= max_source and len(target) < max_target
+        lengths.append(max(len(source) + 2, len(target) + 1) if fits else 0)
+    on_cpu = model.device.type == "cpu"
+    max_tokens = min(CPU_TOKENS if on_cpu else settings.batch_tokens, _MAX_LOGITS // tokenizers.target.vocab_size)
+    batches = list(batch_by_length(lengths, max_tokens))
 
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[Scored | None]:
-        """Score pairs of a source and a translation.
+    def log_probs(batch: Sequence[int]) -> list[float]:
+        src_tokens = pad_sources([sources[i] for i in batch], model.device, model.source_format)
+        return forced_score(model, src_tokens, [tagged[i] for i in batch], n_free)
 
-        None where the source is empty, the target has unknown tokens, or a side is longer than the model's limit.
-        """
-        max_source, max_target = self.settings.max_source_tokens, self.settings.max_positions
-        encoded = self.tokenizers.source.encode_batch([source for source, _ in pairs], max_source)
-        targets = self.tokenizers.target.encode_batch([target for _, target in pairs], max_target)
-        sources = [self.tags.source(source) if source else [] for source in encoded]
-        tagged, n_free = list(map(self.tags.target, targets)), len(self.tags.target([]))
-        lengths = [
-            max(len(source) + 2, len(target) + 1)
-            if source and len(source) + 2 <= max_source and len(target) < max_target
-            else 0
-            for source, target in zip(sources, tagged, strict=True)
-        ]
-        on_cpu = self.model.device.type == "cpu"
-        max_tokens = min(
-            CPU_TOKENS if on_cpu else self.settings.batch_tokens, _MAX_LOGITS // self.tokenizers.target.vocab_size
-        )
-        batches = list(batch_by_length(lengths, max_tokens))
-
-        def log_probs(batch: Sequence[int]) -> list[float]:
-            src_tokens = pad_sources([sources[i] for i in batch], self.model.device, self.model.source_format)
-            return forced_score(self.model, src_tokens, [tagged[i] for i in batch], n_free)
-
-        results: list[Scored | None] = [None] * len(pairs)
-        with TORCH_THREADS, thread_pool(min(torch.get_num_threads() if on_cpu else 1, len(batches))) as pool:
-            for batch, scores in zip(batches, (pool.map if pool else map)(log_probs, batches), strict=True):
-                for i, log_prob in zip(batch, scores, strict=True):
-                    if math.isfinite(log_prob):  # the unknown token has no probability
-                        results[i] = Scored(log_prob, len(targets[i]) + 1)
-        return results
+    results: list[Scored | None] = [None] * len(pairs)
+    with TORCH_THREADS, thread_pool(min(torch.get_num_threads() if on_cpu else 1, len(batches))) as pool:
+        for batch, scores in zip(batches, (pool.map if pool else map)(log_probs, batches), strict=True):
+            for i, log_prob in zip(batch, scores, strict=True):
+                if math.isfinite(log_prob):  # the unknown token has no probability
+                    results[i] = Scored(log_prob, len(targets[i]) + 1)
+    return results
 
 
 @torch.inference_mode()

@@ -22,7 +22,7 @@ from mt.decoding.beam import Beam, Finished, block_topk
 from mt.decoding.cuda_graphs import GraphedDecoder
 from mt.decoding.engine import Hypothesis, SearchOptions, Sentences
 from mt.decoding.ensemble import Ensemble
-from mt.decoding.sampling import draw_tokens, uniform_numbers
+from mt.decoding.sampling import Draw, draw_tokens, uniform_numbers
 from mt.model.build import TranslationModel
 from mt.system.devices import widest_float
 
@@ -45,33 +45,16 @@ def padded(rows: Sentences, device: torch.device, padding: int = PAD_ID) -> Tens
 
 
 def search(
-    model: Model, src_tokens: Tensor, options: SearchOptions, prefixes: Sentences = ()
+    model: Model, src_tokens: Tensor, options: SearchOptions, prefixes: Sentences = (), draws: Sequence[Draw] = ()
 ) -> list[list[Hypothesis]]:
     """Translate a padded batch (B, S) to the n best hypotheses of each sentence, best first; there may be fewer.
 
-    With prefixes, one for each sentence, translations begin with them.
+    With prefixes, one for each sentence, translations begin with them. With `sampling`, one translation of each
+    sentence is drawn, with the random numbers of its draw.
     """
-    if options.beam_size == 1:
-        return [[hypothesis] for hypothesis in greedy_search(model, src_tokens, options, prefixes)]
+    if options.beam_size == 1 or options.sampling is not None:
+        return [[hypothesis] for hypothesis in greedy_search(model, src_tokens, options, prefixes, draws)]
     return beam_search(model, src_tokens, options, prefixes)
-
-
-def sample(
-    model: Model,
-    src_tokens: Tensor,
-    options: SearchOptions,
-    sentences: Sentences,
-    numbers: Sequence[int],
-    prefixes: Sentences = (),
-) -> list[Hypothesis]:
-    """Draw one translation of each sentence of a padded batch (B, S), which begins with the sentence's prefix, if any.
-
-    Random numbers depend on `sentences`, the batch without specials and padding, and on each draw's number (`numbers`).
-    """
-    assert options.sampling is not None
-    longest = max(_length_bounds(model, src_tokens, options)) + 1
-    uniform = uniform_numbers(options.sampling.seed, sentences, numbers, longest, src_tokens.device)
-    return greedy_search(model, src_tokens, options, prefixes, uniform)
 
 
 def log_probs_of(logits: Tensor) -> Tensor:
@@ -154,22 +137,19 @@ class _Rows:
 
 @torch.inference_mode()
 def greedy_search(
-    model: Model,
-    src_tokens: Tensor,
-    options: SearchOptions,
-    prefixes: Sentences = (),
-    uniform: Tensor | None = None,
+    model: Model, src_tokens: Tensor, options: SearchOptions, prefixes: Sentences = (), draws: Sequence[Draw] = ()
 ) -> list[Hypothesis]:
-    """Append the likeliest token to each translation until EOS, or draw one with uniform numbers (B, T)."""
+    """Append the likeliest token to each translation until EOS; with `sampling`, a random one."""
     limits = _length_bounds(model, src_tokens, options)
     rows = _Rows(limits, prefixes, src_tokens.device)
     ids = torch.full((len(limits), max(limits) + 1), EOS_ID, device=src_tokens.device)
     totals = torch.zeros(len(limits), device=src_tokens.device)
+    uniform = None
+    if options.sampling is not None:
+        uniform = uniform_numbers(options.sampling, draws, max(limits) + 1, src_tokens.device)  # (B, T)
     state: Any = model.start(src_tokens)
     tokens = torch.full_like(rows.sentences, SOS_ID)  # (B,)
-    active = len(limits)
-    while active:
-        length = state.position
+    for length in range(max(limits) + 1):
         logits = model.step(tokens[:, None], state)  # (B, V)
         so_far = ids[rows.sentences, None, :length]  # (B, 1, T)
         log_probs = rows.next_log_probs(logits, so_far, options)[:, 0]  # (B, V)
@@ -185,7 +165,9 @@ def greedy_search(
         totals[rows.sentences] += best.masked_fill(rows.done, 0.0)
         rows.done |= ended
         active, kept = rows.drop_done()
-        if kept is not None and active:
+        if not active:
+            break
+        if kept is not None:
             tokens = tokens[kept]
             state.select(kept, torch.zeros_like(tokens)[:, None])
     return [

@@ -1,7 +1,6 @@
 """Translation settings of a model folder: a file that is read without pydantic or torch."""
 
 import json
-import math
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,11 +67,14 @@ class TranslationSettings:
             retry_loops=decoding.retry_loops,
             keep_spans=decoding.keep_spans,
         )
+        longest = max_source = config.data.max_length
+        if config.model.positions != "learned":
+            longest = max(max_source, search.longest(max_source, None) + 1)
         return cls(
             target_lang=",".join(config.data.target_lang),
             shared_vocabulary=config.tokenizer.shared,
-            max_source_tokens=config.data.max_length,
-            max_positions=_max_positions(config),
+            max_source_tokens=max_source,
+            max_positions=longest,
             batch_tokens=decoding.batch_tokens,
             compute_type=decoding.compute_type,
             shortlist=decoding.shortlist > 0 and config.model.target_tag != "target",  # unusable behind a forced tag
@@ -115,15 +117,6 @@ class TranslationSettings:
         if settings.source_format not in SOURCE_FORMATS or settings.target_tag not in TARGET_TAGS:
             raise InputError(f"{path}: its source_format or target_tag is unknown")
         return settings
-
-
-def _max_positions(config: "Config") -> int:
-    longest_source = config.data.max_length
-    if config.model.positions == "learned":
-        return longest_source
-    decoding = config.decoding
-    longest_translation = min(config.longest_translation, math.ceil(decoding.max_length_ratio * longest_source) + 10)
-    return max(longest_source, longest_translation + 1, decoding.min_length + 1)
 
 
 # Those of the configuration schema, which cannot be imported here since it needs pydantic.

@@ -8,8 +8,9 @@ translation would become too long. Placeholders, which the model would have to c
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -51,10 +52,8 @@ class Sentence(NamedTuple):
     source: Sequence[int]
     prefix: Prefix
     terms: "Sequence[Term]"
+    longest: int  # the maximum number of its translation's tokens
     text: str = ""
-
-
-Aligned = Callable[[Sentence, Hypothesis], Sequence[Unit]]  # words of a translation, with shares of source words
 
 
 class _Placement(NamedTuple):
@@ -72,17 +71,13 @@ class _Unfinished:
     Attributes:
         best: its translation so far.
         n_fixed: how many of its first tokens stay.
-        longest: the maximum number of its tokens.
         prefix_log_prob: the log-probability of the sentence's prefix, which is not part of a hypothesis's.
-        placements: the ways to place its next term.
     """
 
     sentence: Sentence
     best: Hypothesis
     n_fixed: int
-    longest: int
     prefix_log_prob: float = 0.0
-    placements: list[_Placement] = field(default_factory=list)
 
 
 def _log_prob(log_probs: "np.ndarray", ids: Sequence[int]) -> float:
@@ -99,14 +94,14 @@ class TermSearch:
         next_log_probs: yields log-probabilities as `Engine.next_log_probs` does.
         tokenizer: of the target language.
         is_spaced: whether the target language writes spaces between words.
-        aligned: aligns the words of a translation to the source.
+        aligned: aligns the words of a translation to the source, with shares of source words.
     """
 
     search: Callable[[Sequence[Sentence], SearchOptions], list[list[Hypothesis]]]
     next_log_probs: Callable[[Sentences, Sentences], "Iterator[np.ndarray]"]
     tokenizer: "TextTokenizer"
     is_spaced: bool
-    aligned: Aligned
+    aligned: Callable[[Sentence, Hypothesis], Sequence[Unit]]
 
     def __post_init__(self) -> None:
         self._begins_word, self._ends_word = _piece_tables(self.tokenizer, self.is_spaced)
@@ -117,11 +112,7 @@ class TermSearch:
         return [term for term in sentence.terms if not term.is_in(text)]
 
     def complete(
-        self,
-        sentences: Sequence[Sentence],
-        found: Sequence[list[Hypothesis]],
-        options: SearchOptions,
-        longest: Callable[[Sequence[int], SearchOptions], int],
+        self, sentences: Sequence[Sentence], found: Sequence[list[Hypothesis]], options: SearchOptions
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence that have all its terms; if none has, one that is forced to.
 
@@ -132,18 +123,16 @@ class TermSearch:
             sentences: with terms.
             found: their hypotheses, best first.
             options: of the search.
-            longest: returns the maximum number of a translation's tokens.
         """
         results, unfinished = [], dict[int, _Unfinished]()
         for row, (sentence, hypotheses) in enumerate(zip(sentences, found, strict=True)):
             sentence = sentence._replace(terms=self._spellable(sentence.terms))
-            bound = longest(sentence.source, options)
             lacking = [len(self.missing(sentence, h.ids)) for h in hypotheses]
             with_terms = [h for h, number in zip(hypotheses, lacking, strict=True) if not number]
-            results.append(with_terms or self._copies(sentence, bound, options))
+            results.append(with_terms or self._copies(sentence, options))
             if not results[row]:
                 best = hypotheses[lacking.index(min(lacking))]
-                unfinished[row] = _Unfinished(self._forced(sentence, best), best, sentence.prefix.n_complete, bound)
+                unfinished[row] = _Unfinished(self._forced(sentence, best), best, sentence.prefix.n_complete)
         self._place_terms(list(unfinished.values()), options)
         return [hypotheses or [unfinished[row].best] for row, hypotheses in enumerate(results)]
 
@@ -155,17 +144,17 @@ class TermSearch:
             each.prefix_log_prob = _log_prob(log_probs, ids)
         for _ in range(max((len({term.forms for term in each.sentence.terms}) for each in unfinished), default=0)):
             unfinished = [each for each in unfinished if self.missing(each.sentence, each.best.ids)]
-            self._find_placements(unfinished)
-            unfinished = [each for each in unfinished if each.placements]
-            self._continue(unfinished, options)
+            placements = self._placements(unfinished)
+            self._continue(placements, options)
+            unfinished = list(placements)
 
-    def _copies(self, sentence: Sentence, longest: int, options: SearchOptions) -> list[Hypothesis]:
+    def _copies(self, sentence: Sentence, options: SearchOptions) -> list[Hypothesis]:
         """Return the sentence as its only translation if it is kept text, digits and punctuation; else nothing."""
         ids, rest = self.tokenizer.encode(sentence.text), sentence.text
         for term in reversed(sentence.terms):
             rest = rest[: term.start] + rest[term.end :]
         is_kept = _UNIVERSAL.fullmatch(rest) and not any(term.sentence_case for term in sentence.terms)
-        fits = sentence.prefix == Prefix() and len(ids) <= longest
+        fits = sentence.prefix == Prefix() and len(ids) <= sentence.longest
         if not (is_kept and fits) or self.missing(sentence, ids):
             return []
         [log_probs] = self.next_log_probs([sentence.source], [ids])
@@ -181,18 +170,18 @@ class TermSearch:
         """Return the terms that the vocabulary can spell."""
         return [term for term in terms if term.is_in(self.tokenizer.decode(self.tokenizer.encode(term.forms[0])))]
 
-    def _find_placements(self, unfinished: Sequence[_Unfinished]) -> None:
-        """Find the ways to place the next term of each sentence in its best hypothesis."""
+    def _placements(self, unfinished: Sequence[_Unfinished]) -> dict[_Unfinished, list[_Placement]]:
+        """Return the ways to place the next term of each sentence, if there are any, in its best hypothesis."""
         sources = [each.sentence.source for each in unfinished]
         results = self.next_log_probs(sources, [each.best.ids for each in unfinished])
         starts = [(each, ids) for each, p in zip(unfinished, results, strict=True) for ids in self._starts(each, p)]
-        for each in unfinished:
-            each.placements = []
+        placements = defaultdict[_Unfinished, list[_Placement]](list)
         results = self.next_log_probs([each.sentence.source for each, _ in starts], [ids for _, ids in starts])
         for (each, ids), log_probs in zip(starts, results, strict=True):
             next_token = int(np.where(self._ends_word, log_probs[-1], _IMPOSSIBLE).argmax())
             log_prob = _log_prob(log_probs, [*ids, next_token]) - each.prefix_log_prob
-            each.placements.append(_Placement(ids, next_token, log_prob))
+            placements[each].append(_Placement(ids, next_token, log_prob))
+        return placements
 
     def _starts(self, unfinished: _Unfinished, log_probs: "np.ndarray") -> list[list[int]]:
         """Return starts of a translation that end with its next term and leave room for the token behind it.
@@ -200,7 +189,7 @@ class TermSearch:
         Its fixed tokens stay, and the text of the prefix, whose last word a term may complete. The log-probabilities
         (T + 1, V) are those of the next token behind 0 to T tokens of its best hypothesis.
         """
-        sentence, n_fixed, room = unfinished.sentence, unfinished.n_fixed, unfinished.longest - 2
+        sentence, n_fixed, room = unfinished.sentence, unfinished.n_fixed, unfinished.sentence.longest - 2
         ids, units = unfinished.best.ids, self.aligned(sentence, unfinished.best)
         ends = {0, len(ids)}
         space = speller_of(self.tokenizer).space
@@ -249,22 +238,22 @@ class TermSearch:
             return -1
         return max((place for place in places if len(self.tokenizer.decode(ids[:place])) <= start), default=-1)
 
-    def _continue(self, unfinished: Sequence[_Unfinished], options: SearchOptions) -> None:
+    def _continue(self, placements: Mapping[_Unfinished, Sequence[_Placement]], options: SearchOptions) -> None:
         """Continue the search from every placement, and keep the translation with the most terms."""
         continued = [
             each.sentence._replace(prefix=Prefix(forced=[*placement.ids, placement.next_token]))
-            for each in unfinished
-            for placement in each.placements
+            for each, ways in placements.items()
+            for placement in ways
             if placement.next_token != EOS_ID
         ]
         found = iter(self.search(continued, replace(options, n_best=1, scores=True)))
-        for each in unfinished:
+        for each, ways in placements.items():
             hypotheses = []
-            for placement in each.placements:
+            for placement in ways:
                 ended = replace(each.best, ids=placement.ids, log_prob=0.0)
                 [rest] = next(found) if placement.next_token != EOS_ID else [ended]
                 hypothesis = Hypothesis.of(rest.ids, placement.log_prob + rest.log_prob, options.length_penalty)
                 hypotheses.append(replace(hypothesis, attention=rest.attention))
             ranks = [(-len(self.missing(each.sentence, h.ids)), h.score) for h in hypotheses]
             best = ranks.index(max(ranks))
-            each.best, each.n_fixed = hypotheses[best], len(each.placements[best].ids)
+            each.best, each.n_fixed = hypotheses[best], len(ways[best].ids)

@@ -14,9 +14,9 @@ from mt.console import log
 from mt.data.tokenizer import SOS_ID
 from mt.decoding.attention_weights import aligning_weights, attention_weights
 from mt.decoding.cuda_graphs import GraphedDecoder
-from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, Sentences, batch_by_length, log_prob_batch
+from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, Sentences, batch_by_length, log_prob_batches
 from mt.decoding.ensemble import Ensemble
-from mt.decoding.search import Model, log_probs_of, pad_sources, padded, sample, search
+from mt.decoding.search import Model, log_probs_of, pad_sources, padded, search
 from mt.errors import is_out_of_memory, memory_explained
 from mt.model.build import TranslationModel
 from mt.system.devices import TORCH_THREADS, thread_pool
@@ -46,6 +46,7 @@ class TorchEngine:
     graphs: bool = False
 
     def __post_init__(self) -> None:
+        self._first = self.model.first if isinstance(self.model, Ensemble) else self.model
         self._graphed = GraphedDecoder(self.model) if self.graphs and not isinstance(self.model, Ensemble) else None
 
     @memory_explained(_LESS_MEMORY)
@@ -58,11 +59,8 @@ class TorchEngine:
 
     def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:
         """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
-        model = self.model.first if isinstance(self.model, Ensemble) else self.model
-        size = log_prob_batch(model.output.out_features, targets)
-        for first in range(0, len(sentences), size):
-            batch = targets[first : first + size]
-            log_probs = self._next_log_probs(sentences[first : first + size], batch)  # (T, B, V)
+        for sources, batch in log_prob_batches(self._first.output.out_features, sentences, targets):
+            log_probs = self._next_log_probs(sources, batch)  # (T, B, V)
             yield from (log_probs[: len(target) + 1, row] for row, target in enumerate(batch))
 
     @memory_explained(_LESS_MEMORY)
@@ -89,14 +87,10 @@ class TorchEngine:
         batches = list(batch_by_length(lengths, self.batch_tokens, max_rows))
 
         def translate_batch(batch: list[int]) -> list[list[Hypothesis]]:
-            chosen = [rows[row] for row in batch]
             forced = [prefixes[row // copies] for row in batch if prefixes]
             try:
-                src_tokens = pad_sources(chosen, self.model.device, self.model.source_format)
-                if options.sampling is None:
-                    return search(decoder, src_tokens, options, forced)
-                numbers = [row % copies for row in batch]
-                return [[drawn] for drawn in sample(decoder, src_tokens, options, chosen, numbers, forced)]
+                src_tokens = pad_sources([rows[row] for row in batch], self.model.device, self.model.source_format)
+                return search(decoder, src_tokens, options, forced, [(rows[row], row % copies) for row in batch])
             except (RuntimeError, MemoryError) as error:
                 if len(batch) == 1 or not is_out_of_memory(error):
                     raise
@@ -120,7 +114,7 @@ class TorchEngine:
         """Add the attention of the model, or of the first of an ensemble."""
         if not source:
             return hypothesis
-        model = self.model.first if isinstance(self.model, Ensemble) else self.model
+        model = self._first
         weights = aligning_weights(attention_weights(model, source, hypothesis.ids), model.is_guided)
         n_start = int(model.source_format.startswith("<s>"))
         return replace(hypothesis, attention=weights[:, n_start : n_start + len(source)].tolist())

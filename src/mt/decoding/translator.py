@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -163,12 +163,13 @@ class Translator:
         inline = terms if self.inline_terms and not options.attention else []
         encoded = encode_with_terms(self.tokenizers.source, parts, inline, self._limit)
         ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
+        positions, n_tags = self.settings.max_positions, len(self._target_tags)
+        bounds = [options.longest(len(sentence) + 2, positions) - n_tags for sentence in ids]
         if any(prefixes):
-            longest = partial(self._longest, options=options)
-            spelt = list(speller_of(self.tokenizers.target).encode_all(split, ids, prefixes, numbers, longest))
+            spelt = list(speller_of(self.tokenizers.target).encode_all(split, ids, prefixes, numbers, bounds))
         else:
             spelt = [Prefix()] * len(ids)
-        return [Sentence(*row) for row in zip(ids, spelt, terms or [[]] * len(ids), parts, strict=True)]
+        return [Sentence(*row) for row in zip(ids, spelt, terms or [[]] * len(ids), bounds, parts, strict=True)]
 
     def _spelt(self, sentence: Sentence) -> Sentence:
         """Return a sentence whose prefix has its likeliest tokens."""
@@ -199,7 +200,7 @@ class Translator:
         wide = replace(options, n_best=options.beam_size, scores=True)
         target, spaced = self.tokenizers.target, bool(self.separator)
         search = TermSearch(self._search_freely, self._next_log_probs, target, spaced, self._aligned)
-        completed = search.complete(sentences, self._search_freely(sentences, wide), options, self._longest)
+        completed = search.complete(sentences, self._search_freely(sentences, wide), options)
         best = [hypotheses[: options.n_best] for hypotheses in completed]
         return best if wants_attention else [[replace(h, attention=None) for h in n_best] for n_best in best]
 
@@ -216,9 +217,6 @@ class Translator:
                 for n_best in results
             ]
         return results
-
-    def _longest(self, source: Sequence[int], options: SearchOptions) -> int:
-        return options.longest(len(source) + 2, self.settings.max_positions) - len(self._target_tags)
 
     def _next_log_probs(self, sources: Sentences, targets: Sentences) -> "Iterator[NDArray[np.float32]]":
         tagged = [[*self._target_tags, *target] for target in targets]

@@ -12,6 +12,7 @@ from mt.decoding.engine import EngineChoice
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.text_translation import mean_bleu, translate_texts
 from mt.storage.run_dir import ModelDir
+from mt.system.cpus import cpu_cores
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,6 @@ def try_formats(
         for shortlist in (False, True) if settings.shortlist else (False,):
             choice = EngineChoice(compute_type=compute_type, shortlist=shortlist)
             translator = open_converted(folder, settings, tokenizers, choice).translator
-            from mt.decoding.ctranslate2_engine import cpu_cores  # it can be imported, or there would be no translator
-
             translated = translate_texts(translator, texts, settings.search)
             bleu = round(mean_bleu(translated, config.evaluation.bleu_tokenize), 2)
             speed = round(n_sentences / sum(result.seconds for result in translated), 1)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from mt.console import log, table
+from mt.console import log, or_dash, table
 from mt.data import augmentation
 from mt.data.augmentation import Languages, Pair
 from mt.data.eval_texts import EvalText
@@ -14,6 +14,7 @@ from mt.data.mixture import direction
 from mt.decoding.engine import SearchOptions
 from mt.decoding.text_translation import mean_bleu, translate_texts
 from mt.decoding.translator import Translator
+from mt.metrics.scores import rounded
 
 CLEAN = "clean"
 TYPO_SHARE = 0.05  # of the words
@@ -106,8 +107,7 @@ def perturbations_table(results: Sequence[PerturbationResult], signature: str) -
     several = len({result.direction for result in results}) > 1
     header = [*(["language"] if several else []), "text", "BLEU", "% of clean", "copied %"]
     rows = [
-        [*([r.direction] if several else []), r.perturbation]
-        + ["-" if value is None else f"{value:.1f}" for value in (r.bleu, r.share_of_clean, r.copied)]
+        [*([r.direction] if several else []), r.perturbation, *map(or_dash, (r.bleu, r.share_of_clean, r.copied))]
         for r in results
     ]
     return "\n".join([table(header, rows), signature])
@@ -115,12 +115,8 @@ def perturbations_table(results: Sequence[PerturbationResult], signature: str) -
 
 def perturbations_json(results: Sequence[PerturbationResult], signature: str) -> dict[str, Any]:
     """Return results as a JSON object."""
-    rows = [
-        {
-            key: round(value, 4) if isinstance(value, float) else value
-            for key, value in asdict(result).items()
-            if key != "source_lang" or value
-        }
-        for result in results
-    ]
+    rows = [rounded(asdict(result)) for result in results]
+    for row in rows:
+        if not row["source_lang"]:
+            del row["source_lang"]
     return {"perturbations": rows, "signature": signature}

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from mt.config import Config
-from mt.console import log, table
+from mt.console import log, or_dash, table
 from mt.data.eval_texts import EvalText
 from mt.decoding.engine import SearchOptions
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.text_translation import Translated, translate_texts
 from mt.decoding.translator import Translator
 from mt.metrics.comet import Comet
-from mt.metrics.scores import Scores, score
+from mt.metrics.scores import Scores, rounded, score
 from mt.storage import atomic
 from mt.text.language_id import wrong_language_share
 
@@ -60,10 +60,7 @@ class MethodResult:
         """
         text = self.translated.text
         several = {"source_lang": text.source_lang, "zero_shot": text.zero_shot} if text.source_lang else {}
-        if self.wrong_language is not None:
-            several["wrong_language"] = round(self.wrong_language, 4)
-        if self.terms is not None:
-            several["terms"] = round(self.terms, 4)
+        shares = {"wrong_language": self.wrong_language, "terms": self.terms}
         scores = asdict(self.scores)
         signatures = scores.pop("signatures")
         if "comet" not in signatures:
@@ -72,7 +69,8 @@ class MethodResult:
             "method": self.method,
             "target_lang": self.target_lang,
             **several,
-            **{key: value if value is None else round(value, 4) for key, value in scores.items()},
+            **rounded({key: share for key, share in shares.items() if share is not None}),
+            **rounded(scores),
             "sentences_per_second": round(self.sentences_per_second, 2),
             "signature": signatures.get("bleu"),
             "signatures": signatures,
@@ -155,16 +153,16 @@ def _row(result: MethodResult) -> dict[str, str]:
     return {
         "language": f"{result.direction}{' (zero-shot)' if result.translated.text.zero_shot else ''}",
         "method": result.method,
-        "BLEU": _one_decimal(s.bleu),
+        "BLEU": or_dash(s.bleu),
         "95 % interval": "-" if s.bleu_low is None else f"{s.bleu_low:.1f} to {s.bleu_high:.1f}",
-        "chrF": _one_decimal(s.chrf),
-        "TER": _one_decimal(s.ter),
-        "COMET": "-" if s.comet is None else f"{s.comet:.4f}",
-        "exact %": _one_decimal(s.exact_match),
-        "wrong language %": _one_decimal(result.wrong_language),
-        "terms %": _one_decimal(result.terms),
+        "chrF": or_dash(s.chrf),
+        "TER": or_dash(s.ter),
+        "COMET": or_dash(s.comet, ".4f"),
+        "exact %": or_dash(s.exact_match),
+        "wrong language %": or_dash(result.wrong_language),
+        "terms %": or_dash(result.terms),
         "length ratio": f"{s.length_ratio:.3f}",
-        "sentences/s": _one_decimal(result.sentences_per_second),
+        "sentences/s": or_dash(result.sentences_per_second),
     }
 
 
@@ -181,17 +179,13 @@ def _mean_rows(results: Sequence[MethodResult]) -> list[dict[str, str]]:
             means["wrong language %"] = _mean([r.wrong_language for r in chosen])
             name = f"mean of {len(chosen)}{' (zero-shot)' if zero_shot else ''}"
             row = dict.fromkeys(_row(chosen[0]), "-") | {"language": name, "method": method}
-            rows.append(row | {name: _one_decimal(mean) for name, mean in means.items()})
+            rows.append(row | {name: or_dash(mean) for name, mean in means.items()})
     return rows
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if len(known) == len(values) else None
-
-
-def _one_decimal(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
 
 
 def write_results(folder: Path, name: str, results: Sequence[MethodResult]) -> None:

@@ -1,7 +1,7 @@
 """sacreBLEU's scores of raw, detokenised text, with their signatures."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,11 +55,28 @@ def bleu_tokenizer(choice: str, target_lang: str) -> str:
     return "zh" if language == "zh" else "char" if language == "ko" or not is_spaced(language) else "13a"
 
 
-def ter_metric(target_lang: str) -> TER | None:
-    """Return TER, of characters in Chinese and Japanese; None where it would treat a sentence as one word."""
+def rounded(values: Mapping[str, Any], digits: int = 4) -> dict[str, Any]:
+    """Return the fields of a JSON object with fewer digits."""
+    return {key: round(value, digits) if isinstance(value, float) else value for key, value in values.items()}
+
+
+def metrics_for(target_lang: str, tokenize: str) -> dict[str, Metric]:
+    """Return BLEU, chrF and TER by name; TER is of characters in Chinese and Japanese.
+
+    There is no TER for other languages without spaces, where it would treat a sentence as one word.
+    """
+    metrics: dict[str, Metric] = {"bleu": BLEU(tokenize=tokenize), "chrf": CHRF()}
     if written_as(target_lang) in ("zh", "ja"):
-        return TER(normalized=True, asian_support=True)
-    return TER() if is_spaced(target_lang) else None
+        metrics["ter"] = TER(normalized=True, asian_support=True)
+    elif is_spaced(target_lang):
+        metrics["ter"] = TER()
+    return metrics
+
+
+def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+    """Return the chrF of each sentence: unlike BLEU, it works for single sentences."""
+    chrf = CHRF()
+    return [float(chrf.sentence_score(h, [r]).score) for h, r in zip(hypotheses, references, strict=True)]
 
 
 def refuse_missing_tokenizer(*names: str) -> None:
@@ -140,7 +157,8 @@ def resampled(metric: Metric, statistics: ArrayLike, samples: int) -> Iterator[A
 
 def score(hypotheses: Sequence[str], references: Sequence[str], config: EvaluationConfig, target_lang: str) -> Scores:
     """Score hypotheses against one reference each."""
-    bleu = BLEU(tokenize=bleu_tokenizer(config.bleu_tokenize, target_lang))
+    metrics = metrics_for(target_lang, bleu_tokenizer(config.bleu_tokenize, target_lang))
+    bleu = metrics.pop("bleu")
     statistics = corpus_statistics(bleu, hypotheses, references)
     result = bleu._aggregate_and_compute(statistics)
     values: dict[str, Any] = {}
@@ -152,8 +170,8 @@ def score(hypotheses: Sequence[str], references: Sequence[str], config: Evaluati
         values["bleu_low"], values["bleu_high"] = interval(result.score, result._mean, result._ci)
     if "bleu" in config.metrics:
         values["bleu"], signatures["bleu"] = result.score, str(bleu.get_signature())
-    for name, metric in (("chrf", CHRF()), ("ter", ter_metric(target_lang))):
-        if name in config.metrics and metric is not None:
+    for name, metric in metrics.items():
+        if name in config.metrics:
             values[name] = metric._aggregate_and_compute(corpus_statistics(metric, hypotheses, references)).score
             signatures[name] = str(metric.get_signature())
     exact = sum(h == r for h, r in zip(hypotheses, references, strict=True))

@@ -15,6 +15,13 @@ def usable_cores() -> int:
     return min(cores, _quota() or cores)
 
 
+def cpu_cores() -> int:
+    """Return the number of cores to compute on: `usable_cores`, or fewer if OMP_NUM_THREADS says so."""
+    cores = usable_cores()
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(limit)) if limit.isdecimal() and int(limit) > 0 else cores
+
+
 def usable_memory() -> int:
     """Return the bytes of this machine's memory, or of the container's (`docker --memory`)."""
     is_known = hasattr(os, "sysconf")  # not on Windows

@@ -121,7 +121,7 @@ def test_results_are_reproducible(files: Path) -> None:
 def verdicts(systems: list[list[str]], lines: list[str]) -> list[str]:
     named = [System(f"s{number}", each) for number, each in enumerate(systems)]
     tests = paired_tests(named, lines, METRICS, 100, 200)
-    return [test.verdict(one) for test in tests for one in test.systems[1:]]
+    return [one.verdict for test in tests for one in test.systems[1:]]
 
 
 def test_only_a_large_difference_is_significant() -> None:
@@ -137,7 +137,7 @@ def test_no_difference_is_never_significant() -> None:
     lines = references(50)
     (test,) = paired_tests([System("a", lines), System("b", list(lines))], lines, {"bleu": METRICS["bleu"]}, 50, 50)
     assert (test.systems[1].p_bootstrap, test.systems[1].p_randomisation) == (1.0, 1.0)
-    assert test.verdict(test.systems[1]) == "same"
+    assert test.systems[1].verdict == "same"
 
 
 @pytest.mark.parametrize(("metric", "most"), [("bleu", 100), ("chrf", 100), ("ter", math.inf)])
@@ -170,7 +170,7 @@ def test_few_differing_sentences_are_never_significant(metric: str, differing: i
     (test,) = paired_tests([System("a", baseline), System("b", lines)], lines, {metric: METRICS[metric]}, 300, 300)
     assert abs(test.systems[1].difference) > 1
     assert test.systems[1].p_randomisation == p
-    assert test.verdict(test.systems[1]) in ("unclear", "undecided")
+    assert test.systems[1].verdict in ("unclear", "undecided")
 
 
 def test_disagreeing_tests_are_reported(notices: list[str]) -> None:

@@ -191,7 +191,7 @@ def test_bleu_by_length_uses_the_configured_units_and_tokenizer(run: Path) -> No
 
 
 def test_the_points_of_a_curve_have_their_values_where_they_are_drawn() -> None:
-    drawing = line_chart("T", "step", [Line("a<b", [100, 200, 4000], [0.5, 1.25, 700.0]), Line("c", [1], [1.0])], True)
+    drawing = line_chart("T", [Line("a<b", [100, 200, 4000], [0.5, 1.25, 700.0]), Line("c", [1], [1.0])], True)
     titles = re.findall(r"<title>(.*?)</title>", drawing)
     assert sorted(titles) == [*(f"a&lt;b, step {at}" for at in ("100: 0.5", "200: 1.25", "4,000: 700")), "c, step 1: 1"]
     marks = re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)" style="fill: var\(--line-', drawing)
@@ -199,9 +199,9 @@ def test_the_points_of_a_curve_have_their_values_where_they_are_drawn() -> None:
     assert len(circles) == 4
     for circle in circles:
         assert any(all(abs(float(a) - float(b)) < 0.1 for a, b in zip(circle, mark, strict=True)) for mark in marks)
-    large = line_chart("T", "step", [Line("a", [2_500_000], [13_048.0]), Line("b", [1], [2.5e-5])])
+    large = line_chart("T", [Line("a", [2_500_000], [13_048.0]), Line("b", [1], [2.5e-5])])
     assert re.findall(r"<title>(.*?)</title>", large) == ["a, step 2,500,000: 13,048", "b, step 1: 2.5e-05"]
-    many = line_chart("T", "step", [Line("a", range(10_000), range(10_000))])
+    many = line_chart("T", [Line("a", range(10_000), range(10_000))])
     assert 100 < many.count("<title>") <= 200, "a long curve is no burden"
     assert "step 9,999: 9,999" in many, "the last value is the one people look for"
 
@@ -217,7 +217,7 @@ def test_text_in_a_report_is_text(run: Path) -> None:
 
 def test_names_are_text_in_attributes_and_charts_too() -> None:
     name = '"><script>alert(1)</script> $\\frac$'
-    content = table([name], [["x"]]) + line_chart(name, "step", [Line(n, [1, 2], [1.0, 2.0]) for n in (name, "b")])
+    content = table([name], [["x"]]) + line_chart(name, [Line(n, [1, 2], [1.0, 2.0]) for n in (name, "b")])
     assert "<script" not in content
     assert name in checked(content).text
 

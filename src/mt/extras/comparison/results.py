@@ -5,16 +5,12 @@ from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-
-from mt.console import harmless, log, table
+from mt.console import harmless, log, or_dash, table
 from mt.data.eval_texts import EvalText
 from mt.errors import InputError
 from mt.extras.comparison.significance import LEVEL, MetricTests, System, SystemScore, paired_tests
 from mt.extras.comparison.systems import Comparison
-from mt.metrics.scores import ter_metric
+from mt.metrics.scores import metrics_for, rounded, sentence_chrf
 from mt.text.languages import is_spaced
 
 Mark = Callable[[str], str]
@@ -44,9 +40,8 @@ def compare(comparison: Comparison, metrics: Sequence[str], samples: int, trials
     language = comparison.text.target_lang
     if len(references) < _FEW_SENTENCES:
         log.warning("only %d sentences: too few for reliable tests", len(references))
-    known: dict[str, Metric | None] = {"bleu": BLEU(tokenize=comparison.tokenize), "chrf": CHRF()}
-    known["ter"] = ter_metric(language)
-    usable = {name: metric for name in metrics if (metric := known[name]) is not None}
+    known = metrics_for(language, comparison.tokenize)
+    usable = {name: known[name] for name in metrics if name in known}
     if "ter" in metrics and "ter" not in usable:
         log.warning("TER is left out: it counts words, which %s does not separate by spaces", language)
         if not usable:
@@ -58,26 +53,21 @@ def compare(comparison: Comparison, metrics: Sequence[str], samples: int, trials
 
 
 def sentence_differences(text: EvalText, baseline: System, system: System, shown: int) -> dict[str, Any]:
-    """Compare two systems by the chrF of each sentence: unlike BLEU, it works for single sentences.
+    """Compare two systems by the chrF of each sentence.
 
     Returns the public JSON object, with exact scores: the number of wins, ties and losses of the system, and the
     `shown` sentences that differ most in each direction, the largest difference first.
     """
-    chrf = CHRF()
-    sources: Sequence[str | None] = text.sources or [None] * len(text.references)
-    rows = zip(sources, text.references, baseline.hypotheses, system.hypotheses, strict=True)
-    sentences: list[dict[str, Any]] = [
-        {
-            "line": line,
-            "chrf_baseline": chrf.sentence_score(first, [reference]).score,
-            "chrf": chrf.sentence_score(second, [reference]).score,
-            "source": source,
-            "reference": reference,
-            "baseline": first,
-            "translation": second,
-        }
-        for line, (source, reference, first, second) in enumerate(rows, 1)
-    ]
+    columns: dict[str, Sequence[Any]] = {
+        "line": range(1, len(text.references) + 1),
+        "chrf_baseline": sentence_chrf(baseline.hypotheses, text.references),
+        "chrf": sentence_chrf(system.hypotheses, text.references),
+        "source": text.sources or [None] * len(text.references),
+        "reference": text.references,
+        "baseline": baseline.hypotheses,
+        "translation": system.hypotheses,
+    }
+    sentences = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def gain(sentence: dict[str, Any]) -> float:
         return float(sentence["chrf"] - sentence["chrf_baseline"])
@@ -114,18 +104,15 @@ def comparison_text(result: ComparisonResult, marks: tuple[Mark, Mark]) -> str:
 
 
 def _scores_table(tests: MetricTests) -> str:
-    def optional(value: float | None, form: str) -> str:
-        return "-" if value is None else format(value, form)
-
     header = [_NAMES[tests.metric], "score", "95 % interval", "difference", "p (bootstrap)", "p (randomisation)"]
     rows = [
         [
             system.name,
             f"{system.score:.1f}",
             f"{system.low:.1f} to {system.high:.1f}",
-            optional(system.difference, "+.2f"),
-            optional(system.p_bootstrap, ".4f"),
-            optional(system.p_randomisation, ".4f"),
+            or_dash(system.difference, "+.2f"),
+            or_dash(system.p_bootstrap, ".4f"),
+            or_dash(system.p_randomisation, ".4f"),
         ]
         for system in tests.systems
     ]
@@ -137,7 +124,7 @@ def _verdicts(result: ComparisonResult) -> str:
     baseline, *others = result.comparison.systems
     lines = [
         f"{system.name} against {baseline.name}: "
-        + _verdict([(tests, tests.systems[number]) for tests in result.tests])
+        + _verdict([(tests.metric, tests.systems[number]) for tests in result.tests])
         for number, system in enumerate(others, 1)
     ]
     if len(others) > 1:
@@ -145,11 +132,11 @@ def _verdicts(result: ComparisonResult) -> str:
     return "\n".join(lines)
 
 
-def _verdict(scores: list[tuple[MetricTests, SystemScore]]) -> str:
-    by_kind: dict[str, list[str]] = {}
-    for tests, score in scores:
+def _verdict(scores: list[tuple[str, SystemScore]]) -> str:
+    by_kind: dict[str | None, list[str]] = {}
+    for metric, score in scores:
         amount = f" ({score.difference:+.2f})" if score.difference else ""
-        by_kind.setdefault(tests.verdict(score), []).append(f"{_NAMES[tests.metric]}{amount}")
+        by_kind.setdefault(score.verdict, []).append(f"{_NAMES[metric]}{amount}")
     wording = {
         "better": f"significantly better in {{}} (p < {LEVEL} in both tests)",
         "worse": f"significantly worse in {{}} (p < {LEVEL} in both tests)",
@@ -199,10 +186,7 @@ def _as_dict(result: ComparisonResult) -> dict[str, Any]:
         tests.metric: {
             "signature_bootstrap": tests.bootstrap_signature,
             "signature_randomisation": tests.randomisation_signature,
-            "systems": [
-                {**_rounded(asdict(score), 6), "verdict": None if score.difference is None else tests.verdict(score)}
-                for score in tests.systems
-            ],
+            "systems": [rounded(asdict(score), 6) for score in tests.systems],
         }
         for tests in result.tests
     }
@@ -213,11 +197,7 @@ def _as_dict(result: ComparisonResult) -> dict[str, Any]:
         "baseline": result.comparison.systems[0].name,
         "metrics": metrics,
         "sentence_chrf": [
-            {**system, **{key: [_rounded(row, 4) for row in system[key]] for key in ("gains_most", "loses_most")}}
+            {**system, **{key: [rounded(row) for row in system[key]] for key in ("gains_most", "loses_most")}}
             for system in result.differences
         ],
     }
-
-
-def _rounded(values: dict[str, Any], digits: int) -> dict[str, Any]:
-    return {key: round(value, digits) if isinstance(value, float) else value for key, value in values.items()}

@@ -39,9 +39,10 @@ class SystemScore:
     score: float  # of the whole test set
     low: float  # of the 95 % interval of bootstrap resampling
     high: float
-    difference: float | None = None  # None for the baseline itself, like the two p-values
+    difference: float | None = None  # None for the baseline itself, like the two p-values and the verdict
     p_bootstrap: float | None = None
     p_randomisation: float | None = None
+    verdict: str | None = None  # of `_verdict`
 
 
 @dataclass(frozen=True)
@@ -52,17 +53,6 @@ class MetricTests:
     bootstrap_signature: str  # sacreBLEU's, with samples and seed
     randomisation_signature: str
     systems: list[SystemScore]
-
-    def verdict(self, system: SystemScore) -> str:
-        """Return a system's relation to the baseline: better, worse, same, unclear (chance may explain the difference)
-        or undecided (the two tests disagree).
-        """
-        if not system.difference:
-            return "same"
-        significant = [p is not None and p < LEVEL for p in (system.p_bootstrap, system.p_randomisation)]
-        if not all(significant):
-            return "undecided" if any(significant) else "unclear"
-        return "better" if (system.difference > 0) != (self.metric == "ter") else "worse"
 
 
 def paired_tests(
@@ -92,10 +82,23 @@ def paired_tests(
                 difference = score - scores[0]
                 first = _bootstrap_p(sampled - drawn[0], abs(difference)) if difference else 1.0
                 second = _randomisation_p(metric, statistics[0], stats, abs(difference), trials) if difference else 1.0
-                row = replace(row, difference=difference, p_bootstrap=first, p_randomisation=second)
+                verdict = _verdict(name, difference, (first, second))
+                row = replace(row, difference=difference, p_bootstrap=first, p_randomisation=second, verdict=verdict)
             rows.append(row)
         tests.append(MetricTests(name, _signature(metric, "bs", samples), _signature(metric, "ar", trials), rows))
     return tests
+
+
+def _verdict(metric: str, difference: float, p_values: tuple[float, float]) -> str:
+    """Return a system's relation to the baseline: better, worse, same, unclear (chance may explain the difference)
+    or undecided (the two tests disagree).
+    """
+    significant = [p < LEVEL for p in p_values]
+    if not difference:
+        return "same"
+    if not all(significant):
+        return "undecided" if any(significant) else "unclear"
+    return "better" if (difference > 0) != (metric == "ter") else "worse"
 
 
 def _score(metric: Metric, statistics: Array) -> float:

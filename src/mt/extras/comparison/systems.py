@@ -165,7 +165,7 @@ class _StoredTestSet:
         data, file = self.config.data, run.scores / f"{test_set}.json"
         try:
             results = [
-                (result["method"], result.get("source_lang", ""), result.get("target_lang", data.target_lang[0]))
+                (result["method"], result.get("source_lang", ""), result["target_lang"])
                 for result in json.loads(file.read_bytes())["results"]
             ]
         except FileNotFoundError:

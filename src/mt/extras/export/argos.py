@@ -10,7 +10,6 @@ from pathlib import Path
 
 from mt.bundle.to_ctranslate2 import write_converted
 from mt.data.eval_texts import EvalText
-from mt.decoding.ctranslate2_engine import cpu_cores
 from mt.decoding.engine import SearchOptions
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
@@ -19,6 +18,7 @@ from mt.extras.export.equivalence import compare_bleu
 from mt.extras.export.sentence_ends import sentence_ends_model
 from mt.extras.export.sentencepiece import count_differences, sentencepiece_model
 from mt.storage import atomic
+from mt.system.cpus import cpu_cores
 from mt.text.languages import language_name
 
 VERSION = "1.0"

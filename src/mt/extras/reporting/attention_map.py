@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mt.console import log
-from mt.data.tokenizer import EOS, SOS, SPACE, BpeTokenizer
-from mt.decoding.attention_weights import Attention
+from mt.data.tokenizer import SPACE
+from mt.decoding.attention_weights import Attention, is_text
 from mt.errors import InputError
 from mt.extras.reporting.html import web_file
 from mt.storage import atomic
@@ -113,10 +113,6 @@ def _label(token: str) -> str:
     return token if token == SPACE else token.removeprefix(SPACE)
 
 
-def _is_text(token: str) -> bool:
-    return token not in (SOS, EOS) and not BpeTokenizer.is_tag(token)
-
-
 def attention_page(attentions: Sequence[Attention]) -> str:
     """Return a self-contained page with the maps of each text."""
     return _PAGE.replace("STYLE", STYLE).replace("SCRIPT", SCRIPT).replace("MAPS", map_element(attentions))
@@ -126,7 +122,7 @@ def map_element(attentions: Sequence[Attention]) -> str:
     """Return the HTML element of the maps; a page with it needs `STYLE` and `SCRIPT`."""
     data = [
         {
-            "text": "".join(filter(_is_text, attention.source)).replace(SPACE, " ").strip(),
+            "text": "".join(filter(is_text, attention.source)).replace(SPACE, " ").strip(),
             "source": [_label(token) for token in attention.source],
             "target": [_label(token) for token in attention.target],
             "weights": (attention.weights * 100).round().int().tolist(),  # a colour shows no more than hundredths

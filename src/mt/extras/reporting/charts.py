@@ -46,8 +46,8 @@ class Line(NamedTuple):
     y: Sequence[float]
 
 
-def line_chart(title: str, x_label: str, lines: Sequence[Line], logarithmic: bool = False) -> str:
-    """Draw at most three lines; those without points are left out. `logarithmic` is about the vertical axis."""
+def line_chart(title: str, lines: Sequence[Line], logarithmic: bool = False) -> str:
+    """Draw at most three lines over steps; those without points are left out. `logarithmic` is the vertical axis."""
     drawn = [line for line in lines if len(line.x)]
 
     def draw(axes: "Axes") -> None:
@@ -59,7 +59,7 @@ def line_chart(title: str, x_label: str, lines: Sequence[Line], logarithmic: boo
             axes.yaxis.set_major_formatter("{x:g}")
             axes.yaxis.set_minor_formatter(LogFormatter())  # plain text, and none where it would crowd
 
-    return _chart(title, x_label, draw, drawn)
+    return _chart(title, "step", draw, drawn)
 
 
 def histogram(

@@ -53,7 +53,7 @@ def headline(kind: str, words: str, content: str = "", number: str = "", unit: s
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], kind: str = "") -> str:
-    """Build a table; `kind` is numbers, pairs or texts."""
+    """Build a table; `kind` is numbers (or numbers named) or texts (or texts narrow)."""
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
     # On a narrow screen the cells are stacked, each with its name.
     cells = (

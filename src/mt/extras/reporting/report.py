@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
 
 from mt.bundle.load_translator import open_model
 from mt.config import Config
-from mt.console import duration, log
+from mt.console import duration, log, or_dash
 from mt.data.eval_texts import read_texts
 from mt.decoding.attention_weights import Attention, read_attention
 from mt.decoding.engine import EngineChoice
@@ -21,7 +20,7 @@ from mt.extras.reporting.charts import Line, bar_chart, histogram, line_chart
 from mt.extras.reporting.html import details, figures, headline, listing, page, table
 from mt.extras.reporting.run_data import Event, RunData, TestSet
 from mt.extras.reporting.verdict import judge
-from mt.metrics.scores import bleu_tokenizer
+from mt.metrics.scores import bleu_tokenizer, sentence_chrf
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest, stage_key
 from mt.storage.run_dir import RunDir
@@ -117,10 +116,10 @@ def _scores(data: RunData) -> str:
     scores = [test.scores for test in data.tests] or data.manifest.get("test", [])
     rows, several = [], any("wrong_language" in s for s in scores)
     for s in scores:
-        bleu, *others, speed = ("-" if s[name] is None else f"{s[name]:.1f}" for name in _NUMBERS)
+        bleu, *others, speed = (or_dash(s[name]) for name in _NUMBERS)
         interval = "-" if s["bleu_low"] is None else f"{s['bleu_low']:.1f} to {s['bleu_high']:.1f}"
         language, ratio = _direction(s), f"{s['length_ratio']:.3f}"
-        wrong = [f"{s['wrong_language']:.1f}" if "wrong_language" in s else "-"] * several
+        wrong = [or_dash(s.get("wrong_language"))] * several
         rows.append([language, s["method"], bleu, interval, *others, *wrong, ratio, speed])
     header = ["language", "method", "BLEU", "95 % interval", "chrF", "TER", "exact %"]
     header += ["wrong language %"] * several + ["length ratio", "sentences/s"]
@@ -136,7 +135,7 @@ def _scores(data: RunData) -> str:
 
 def _direction(scores: dict[str, Any]) -> str:
     """Name the direction of a score: its target language, or the pair where there are several source languages."""
-    target = language_name(scores.get("target_lang", ""))
+    target = language_name(scores["target_lang"])
     if "source_lang" not in scores:
         return target
     return f"{language_name(scores['source_lang'])} to {target}{' (zero-shot)' if scores['zero_shot'] else ''}"
@@ -155,11 +154,11 @@ def _curves(data: RunData) -> str:
     loss = [line("training", train, "loss"), line("validation", valid, "loss")]
     perplexity = [line("training", train, "perplexity"), line("validation", valid, "perplexity")]
     return figures(
-        ("BLEU on the validation set, greedy", line_chart("Validation BLEU", "step", bleu)),
-        ("Loss, nats a token (training's is smoothed)", line_chart("Loss", "step", loss)),
-        ("Perplexity", line_chart("Perplexity", "step", perplexity, logarithmic=True)),
-        ("Learning rate", line_chart("Learning rate", "step", [line("rate", train, "learning_rate")])),
-        ("Tokens a second", line_chart("Throughput", "step", [line("tokens/s", train, "tokens_per_second")])),
+        ("BLEU on the validation set, greedy", line_chart("Validation BLEU", bleu)),
+        ("Loss, nats a token (training's is smoothed)", line_chart("Loss", loss)),
+        ("Perplexity", line_chart("Perplexity", perplexity, logarithmic=True)),
+        ("Learning rate", line_chart("Learning rate", [line("rate", train, "learning_rate")])),
+        ("Tokens a second", line_chart("Throughput", [line("tokens/s", train, "tokens_per_second")])),
     )
 
 
@@ -199,7 +198,7 @@ def _data(data: RunData) -> str:
 
 
 def _bleu_by_length(test: TestSet, config: Config) -> str:
-    tokenizer = bleu_tokenizer(config.evaluation.bleu_tokenize, test.scores.get("target_lang", ""))
+    tokenizer = bleu_tokenizer(config.evaluation.bleu_tokenize, test.scores["target_lang"])
     spaced = is_spaced(test.scores.get("source_lang", config.data.source_lang[0]))
     unit = "words" if spaced else "characters"
     lengths = [len(source.split()) if spaced else len("".join(source.split())) for source in test.sources]
@@ -223,9 +222,7 @@ def _bleu_by_length(test: TestSet, config: Config) -> str:
 
 def _sentences(test: TestSet) -> str:
     """Return some sentences at even distances, and below them the worst and the best ones."""
-    metric = CHRF()
-    pairs = zip(test.hypotheses, test.references, strict=True)
-    scores = [float(metric.sentence_score(hypothesis, [reference]).score) for hypothesis, reference in pairs]
+    scores = sentence_chrf(test.hypotheses, test.references)
     ranked = sorted(range(len(scores)), key=lambda i: (scores[i], i))
     even = range(0, len(scores), -(-len(scores) // _EVENLY_SPACED) or 1)
     chosen = {"Evenly spaced sentences": even, "Worst by chrF": ranked[:_EXTREMES]}

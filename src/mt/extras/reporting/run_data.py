@@ -20,8 +20,8 @@ from mt.text.lines import read_lines
 
 _MAX_LENGTHS = 200_000  # training sentences whose lengths are counted; of more, an evenly spaced sample
 
-# The scores that a report has a column for
-_COLUMNS = "bleu bleu_low bleu_high chrf ter exact_match length_ratio sentences_per_second signatures".split()
+# The fields of scores that a report shows
+_FIELDS = "method bleu bleu_low bleu_high chrf ter exact_match length_ratio sentences_per_second signatures".split()
 
 Event = dict[str, Any]
 
@@ -159,15 +159,11 @@ def _test_sets(run: RunDir) -> Iterator[TestSet]:
     remedy = f"score it again: mt eval --model {quoted(str(run.root))}"
     with _report_damage(path, remedy):
         results: Sequence[dict[str, Any]] = json.loads(path.read_bytes())["results"]
-        kinds = [
-            (result["method"], direction(result.get("source_lang", ""), result.get("target_lang", "")))
-            for result in results
-        ]
-        _ = [result[key] for result in results for key in _COLUMNS]  # a missing score is damage
-    has_several = len({name for _, name in kinds}) > 1
-    for result, (method, language) in zip(results, kinds, strict=True):
-        name = f"test.{language}" if has_several else "test"
-        files = [run.scores / f"{name}.{suffix}" for suffix in ("source", "reference", method)]
+        directions = [direction(result.get("source_lang", ""), result["target_lang"]) for result in results]
+        _ = [result[key] for result in results for key in _FIELDS]  # a missing one is damage
+    for result, language in zip(results, directions, strict=True):
+        name = f"test.{language}" if len(set(directions)) > 1 else "test"
+        files = [run.scores / f"{name}.{suffix}" for suffix in ("source", "reference", result["method"])]
         if all(file.is_file() for file in files):
             sources, references, hypotheses = (list(read_lines(file)) for file in files)
             if not len(sources) == len(references) == len(hypotheses):
