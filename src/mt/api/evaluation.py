@@ -104,8 +104,9 @@ def evaluate(
     contradict(request.sampling is not None and terms is not None, request.name("sample"), "a glossary or text to keep")
     metrics = known_names(metrics, METRICS, "metrics")
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
-    models, config, opened, texts = _open(model, runs, choice, (source, reference), (source_lang, to))
+    models, config, texts = _read(model, runs, (source, reference), (source_lang, to))
     comet = _comet(metrics, _path(comet_model), device)
+    opened, texts = _open(models, choice, texts, to)
     if terms is not None and len({text.direction for text in texts}) > 1:
         terms.require_languages()
         terms = terms.optional()
@@ -167,7 +168,8 @@ def evaluate_robustness(
     request = request or SearchRequest.of(search)
     request.refuse_utility()
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
-    _, config, opened, texts = _open(model, runs, choice, (_path(source), _path(reference)), (source_lang, to))
+    models, config, texts = _read(model, runs, (_path(source), _path(reference)), (source_lang, to))
+    opened, texts = _open(models, choice, texts, to)
     options, tokenize = request.options(opened.settings.search), config.evaluation.bleu_tokenize
     results = evaluate_perturbed(opened.translator, texts, options, config.data.source_lang[0], tokenize)
     signature = bleu_signature(config.evaluation, [text.target_lang for text in texts], is_mean=False)
@@ -190,10 +192,10 @@ def tune_length_penalty(
     Raises:
         InputError: the text is the test set of a model's run, or the search is greedy.
     """
-    choice, files = EngineChoice(**engine), (source, reference)
-    models, config, opened, texts = _open(model, runs, choice, files, (source_lang, to), "valid")
+    models, config, texts = _read(model, runs, (source, reference), (source_lang, to), "valid")
     for folder in models:
         refuse_test_text(folder, read_config(folder).data, texts)
+    opened, texts = _open(models, EngineChoice(**engine), texts, to)
     if (request.beam_size or config.decoding.beam_size) == 1:
         raise InputError("--tune-length-penalty: greedy search has no length penalty", "give --beam 5")
     tried = try_length_penalties(opened.translator, config, texts, request.beam_size)
@@ -205,13 +207,10 @@ def _path(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
 
 
-def _open(
-    model: Models, runs: str | Path, choice: EngineChoice, files: _Files, languages: _Languages, split: str = "test"
-) -> tuple[list[ModelDir], Config, OpenedModel, list[EvalText]]:
-    """Open models as one; return them with the first one's configuration and the text to score on.
-
-    That is two files, or its run's split in the languages that all of the models have.
-    """
+def _read(
+    model: Models, runs: str | Path, files: _Files, languages: _Languages, split: str = "test"
+) -> tuple[list[ModelDir], Config, list[EvalText]]:
+    """Find models, and read the first one's configuration and the text to score on: two files, or its run's split."""
     models = find_models(model, runs)
     config = read_config(models[0])
     (source, reference), (source_lang, to), data = files, languages, config.data
@@ -219,11 +218,16 @@ def _open(
         raise InputError("source and reference go together", "give both, or neither for the run's own text")
     refuse_missing_tokenizer(*(bleu_tokenizer(config.evaluation.bleu_tokenize, code) for code in data.target_lang))
     if source is not None and reference is not None:
-        texts = [pair_text(source, reference, data, to, source_lang)]
-    else:
-        texts = run_texts(models[0], split, data, to, source_lang)
+        return models, config, [pair_text(source, reference, data, to, source_lang)]
+    return models, config, run_texts(models[0], split, data, to, source_lang)
+
+
+def _open(
+    models: list[ModelDir], choice: EngineChoice, texts: list[EvalText], to: str | None
+) -> tuple[OpenedModel, list[EvalText]]:
+    """Open models as one, and return the texts in the languages that all of them have."""
     opened = open_model(models[0], choice, models[1:])
-    return models, config, opened, texts if to is not None else texts_in(opened.settings, texts)
+    return opened, texts if to is not None else texts_in(opened.settings, texts)
 
 
 def _output(
