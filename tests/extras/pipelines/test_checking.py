@@ -107,6 +107,7 @@ BAD = {
     ),
     "no step": ("target: {step: translated}", "target: {step: null}", ":7: ", "must be text"),
     "no such text": ("input: train.en", "input: train.de", ":16: ", "there is no train.de, and no step writes it"),
+    "a device": ("input: train.en", "input: /dev/null", ":16: ", "/dev/null is a pipe or a device"),
     "no such configuration": (
         "train: {config: tiny.yaml, set: {seed: 1",
         "train: {config: tyni.yaml, set: {seed: 1",

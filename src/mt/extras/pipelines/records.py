@@ -173,6 +173,8 @@ def misfit(path: Path, key: str | None) -> str:
     """Return the reason why a file or folder of the user does not suit a key; empty if it does."""
     if key == "scores" and not all((path / name).is_file() for name in ("scores.tsv", "scores.json")):
         return f"{path} has no scores.tsv and scores.json, as `mt data score` writes them"
+    if path.exists() and not path.is_file() and not path.is_dir():  # the checks and the step would each read it
+        return f"{path} is a pipe or a device; write its text to a file"
     return f"{path} is a folder, not a text" if key in _TEXT_KEYS and path.is_dir() else ""
 
 
