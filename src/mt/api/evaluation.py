@@ -1,6 +1,6 @@
 """Evaluation from Python: a model and a test set in, scores out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -21,7 +21,7 @@ from mt.metrics.comet import Comet
 from mt.metrics.scores import bleu_signature, bleu_tokenizer, refuse_missing_tokenizer
 from mt.storage.find_model import run_of
 from mt.storage.output_path import refuse_inputs
-from mt.storage.run_dir import ModelDir, RunDir
+from mt.storage.run_dir import ModelDir
 
 METRICS = ("bleu", "chrf", "ter", "comet")
 _Files = tuple[Path | None, Path | None]  # source and reference
@@ -114,17 +114,14 @@ def evaluate(
     methods = _methods(config, request, opened.settings.search)
     has_all_metrics = not metrics or set(config.evaluation.metrics) <= set(metrics)
     is_usual = terms is None and request.is_default and choice == EngineChoice(device=device) and has_all_metrics
-    run = run_of(models[0]) if len(models) == 1 else None
-    folder, name = _output(run, config, is_usual, source, (source_lang, to), _path(output))
+    folder, name = _output(models, config, is_usual, source, (source_lang, to), _path(output))
     if folder is not None:
         suffixes = ("source", "reference", "json", *(method.name for method in methods))
         stems = (name, *(f"{name}.{text.direction}" for text in texts))
         files = [folder / f"{stem}.{suffix}" for stem in stems for suffix in suffixes]
         refuse_inputs(files, [source, reference])
-        existing = next(filter(Path.exists, files), None)
-        if existing is not None and output is not None and not force:
-            message = f"--output {folder}: {existing} exists"
-            raise InputError(message, "name another, or overwrite it with --force")
+        if output is not None and not force:
+            _refuse_existing(files)
     results = test_set.evaluate(opened.translator, _with_metrics(config, metrics), texts, methods, comet)
     return Evaluation(tuple(results), folder, name)
 
@@ -231,7 +228,12 @@ def _open(
 
 
 def _output(
-    run: RunDir | None, config: Config, is_usual: bool, source: Path | None, languages: _Languages, output: Path | None
+    models: list[ModelDir],
+    config: Config,
+    is_usual: bool,
+    source: Path | None,
+    languages: _Languages,
+    output: Path | None,
 ) -> tuple[Path | None, str]:
     """Return the folder of the results, None if there is none, and the stem of their files' names.
 
@@ -245,7 +247,13 @@ def _output(
         return output, name
     if source is not None and f"{source.stem}.".startswith("test."):
         name = f"other.{name}"
+    run = run_of(models[0]) if len(models) == 1 else None
     return run.scores if run else None, name if is_usual else f"changed.{name}"
+
+
+def _refuse_existing(files: Iterable[Path]) -> None:
+    if existing := next(filter(Path.exists, files), None):
+        raise InputError(f"--output {existing.parent}: {existing} exists", "name another, or overwrite it with --force")
 
 
 def _methods(config: Config, request: SearchRequest, defaults: SearchOptions) -> list[test_set.Method]:
