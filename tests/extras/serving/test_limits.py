@@ -132,14 +132,15 @@ def test_costly_markup_does_not_hold_up_other_requests(server: ServerProcess) ->
     def look() -> None:
         with closing(server.connection()) as connection:
             while not done.is_set():
-                started = time.monotonic()
+                asked = time.monotonic()
                 connection.request("GET", "/health")
                 connection.getresponse().read()
-                waits.append(time.monotonic() - started)
+                waits.append(time.monotonic() - asked)
                 time.sleep(0.01)
 
     looking = threading.Thread(target=look)
     looking.start()
+    started = time.monotonic()
     try:
         with ThreadPoolExecutor(6) as pool:
             answers: list[tuple[int, Any]] = list(pool.map(lambda _: server.ask("/translate", request), range(6)))
@@ -147,4 +148,4 @@ def test_costly_markup_does_not_hold_up_other_requests(server: ServerProcess) ->
         done.set()
         looking.join()
     assert {status for status, _ in answers} == {200}
-    assert max(waits) < 0.5
+    assert max(waits) < 0.3 * (time.monotonic() - started)  # on the event loop, the markup takes 0.6 of it
