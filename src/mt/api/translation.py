@@ -159,7 +159,7 @@ class Translator:
 
         request, into = request or SearchRequest.of(search), self._directions.into(to, source_lang)
         self._check_engine(request)
-        known = source_lang if source_lang not in (None, AUTO) else self.source_langs[0]
+        known = source_lang if source_lang not in (None, AUTO) else "".join(self.source_langs[:1])
         translator = None if source_lang == AUTO else into
 
         def detect(sample: str) -> bool:

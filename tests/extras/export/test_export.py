@@ -21,18 +21,21 @@ from tokenizers import Tokenizer
 
 import mt as mt_api
 from command import FAILPOINT, mt
-from export_helpers import lines_of, refusal, run_folder, run_readme, write
+from engine_helpers import ENGLISH
+from export_helpers import lines_of, random_job, refusal, run_folder, run_readme, search, write
 from import_helpers import marian
 from mt.bundle.load_translator import open_model
 from mt.cli import app
 from mt.config import load_config
+from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.shortlist import Shortlist
-from mt.data.tokenizer import EOS_ID
+from mt.data.tokenizer import EOS_ID, TokenizerPair
 from mt.decoding.engine import EngineChoice
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
 from mt.extras.export import ctranslate2 as to_ctranslate2
 from mt.extras.export import exporting
+from mt.extras.export.ctranslate2 import write_ctranslate2
 from mt.extras.export.equivalence import reference_translator
 from mt.model.transformer import Transformer
 from mt.storage import atomic
@@ -157,6 +160,21 @@ def test_the_readme_searches_as_the_model(tmp_path: Path, monkeypatch: pytest.Mo
         assert found != other
     monkeypatch.chdir(tmp_path / "out")
     assert run_readme(tmp_path / "out")[0] == f"{found[0]}\n"
+
+
+@pytest.mark.parametrize("sides", [(0,), (1,), (0, 1)], ids=["source", "target", "both"])
+def test_the_readme_opens_sentencepiece_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sides: tuple[int, ...]
+) -> None:
+    job = random_job("tokenizer.shared=false")
+    pair = list(job.tokenizers)
+    for side in sides:
+        pair[side] = SentencePieceTokenizer.train(ENGLISH, pair[side].vocab_size, (), "bpe")
+    job = dataclasses.replace(job, tokenizers=TokenizerPair(*pair), number_format="float32")
+    write_ctranslate2(job, tmp_path, "")
+    monkeypatch.chdir(tmp_path)
+    options = TranslationSettings.of(job.config).search
+    assert run_readme(tmp_path)[0] == search(job, options, [job.example])[0] + "\n"
 
 
 def test_a_loss_too_great_is_refused(here: Path, run: RunDir) -> None:

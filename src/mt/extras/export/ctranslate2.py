@@ -17,6 +17,7 @@ from mt.storage import atomic
 from mt.storage.run_dir import tokenizer_names
 
 _SENTENCEPIECE = ("source.spm", "target.spm")
+_CLASSES = {"sentencepiece": "SentencePieceProcessor", "tokenizers": "Tokenizer"}  # by package
 
 
 def write_ctranslate2(job: ExportJob, folder: Path, card: str) -> str:
@@ -66,12 +67,13 @@ def _compare_probabilities(job: ExportJob, folder: Path) -> str:
 
 
 def _usage(job: ExportJob, settings: TranslationSettings) -> str:
-    names, package, opened = tokenizer_names(job.tokenizers.shared), "tokenizers", "Tokenizer.from_file"
-    encoded = f'source.encode("{job.example}").tokens'
-    decoded = "[target.token_to_id(piece) for piece in found[0].hypotheses[0]], skip_special_tokens=False"
-    if isinstance(job.tokenizers.source, SentencePieceTokenizer):
-        names, package, opened = _SENTENCEPIECE, "sentencepiece", "SentencePieceProcessor"
-        encoded, decoded = f'source.encode("{job.example}", out_type=str)', "found[0].hypotheses[0]"
+    packages, opened = _opened(job)
+    imports = "\n".join(f"from {package} import {_CLASSES[package]}" for package in packages)
+    are_pieces = [isinstance(tokenizer, SentencePieceTokenizer) for tokenizer in job.tokenizers]
+    encoded = f'source.encode("{job.example}"' + (", out_type=str)" if are_pieces[0] else ").tokens")
+    decoded = "found[0].hypotheses[0]"
+    if not are_pieces[1]:
+        decoded = f"[target.token_to_id(piece) for piece in {decoded}], skip_special_tokens=False"
     source, target = settings.trained_pairs[0]
     tags = settings.sentence_format.of_source(source).tags(job.tokenizers, target)
     before, after = (job.tokenizers.source.tokens(ids) for ids in (tags.before, tags.after))
@@ -82,17 +84,17 @@ def _usage(job: ExportJob, settings: TranslationSettings) -> str:
         decoded = decoded.replace("hypotheses[0]", "hypotheses[0][1:]")
     added = " and ".join(f"`{special}`" for special in (SOS, EOS) if special in settings.source_format and not after)
     added_note = f"; the library itself adds {added}" if added else ""
-    return f'''
+    return f"""
 ## Translating
 
-With `pip install ctranslate2 {package}`, in this folder:
+With `pip install ctranslate2 {" ".join(packages)}`, in this folder:
 
 ```python
 import ctranslate2
-from {package} import {opened.partition(".")[0]}
+{imports}
 
 translator = ctranslate2.Translator(".")
-source, target = {opened}("{names[0]}"), {opened}("{names[1]}")
+source, target = {opened}
 pieces = {pieces}
 found = translator.translate_batch(
     [pieces],{prefix}
@@ -105,7 +107,19 @@ print(target.decode({decoded}))
 ```
 
 A source may have {settings.max_source_tokens - 2:,} pieces{added_note}.{_tags_note(job, settings)}
-'''
+"""
+
+
+def _opened(job: ExportJob) -> tuple[list[str], str]:
+    """Return the packages that the tokenizers need, and the code that opens both."""
+    packages, opened = [], []
+    for tokenizer, model, file in zip(
+        job.tokenizers, _SENTENCEPIECE, tokenizer_names(job.tokenizers.shared), strict=True
+    ):
+        is_pieces = isinstance(tokenizer, SentencePieceTokenizer)
+        packages.append("sentencepiece" if is_pieces else "tokenizers")
+        opened.append(f'SentencePieceProcessor("{model}")' if is_pieces else f'Tokenizer.from_file("{file}")')
+    return sorted(set(packages)), ", ".join(opened)
 
 
 def _search_arguments(settings: TranslationSettings) -> str:

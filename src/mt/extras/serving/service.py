@@ -153,9 +153,12 @@ class Service:
     ) -> list[tuple[str, Sequence[Unit]]]:
         """Translate part of a document, and align its words if asked."""
         options = replace(direction.search, n_best=1, scores=False, attention=aligned)
-        found = zip(sentences, await self._search(direction, sentences, options, even_if_full=True), strict=True)
+        found = [best for [best] in await self._search(direction, sentences, options, even_if_full=True)]
+        if not aligned:
+            return [(best.text, ()) for best in found]
         align = direction.translator.align
-        return [(best.text, align(sentence, best) if aligned else ()) for sentence, [best] in found]
+        pairs = zip(sentences, found, strict=True)
+        return await self.in_thread(lambda: [(best.text, align(sentence, best)) for sentence, best in pairs])
 
     async def _search(
         self,
