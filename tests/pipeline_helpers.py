@@ -4,12 +4,16 @@ import os
 import random
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from command import Command, Done
 from conftest import make_project
+from data_helpers import write_lines
 from mt.api.pipelines import read_plan
-from mt.extras.pipelines.plan import Plan
+from mt.extras.pipelines.checks import check_plan
+from mt.extras.pipelines.loading import load_pipeline
+from mt.extras.pipelines.plan import Plan, make_plan
 from mt.storage.manifest import sha256
 
 FEW = "training.max_steps: 8, training.save_every: 4, training.validate_every: 4"
@@ -68,6 +72,16 @@ WHOLE = (
     export: {{model: {{step: student}}, format: ctranslate2, quantization: int8, max_loss: 100}}
 """
 )
+REVERSE = (
+    "reverse: {train: {config: tiny.yaml, set: {data: {source_lang: xx, target_lang: en, "
+    "train: {source: train.xx, target: train.en}, valid: {source: valid.xx, target: valid.en}, test: null}}}}"
+)
+# Values of a configuration with two target languages
+TWO = (
+    "data: {source_lang: en, target_lang: [xx, yy], train: [{source: train.en, target: train.xx, target_lang: xx}, "
+    "{source: train.en, target: other.yy, target_lang: yy}], valid: {source: valid.en, target: valid.xx, "
+    "target_lang: xx}, test: null}"
+)
 
 
 def make_pipeline(folder: Path, text: str = TEACHERS) -> Path:
@@ -81,6 +95,14 @@ def plan_of(folder: Path, text: str, *overrides: str) -> Plan:
     """Write a pipeline, and return its checked plan."""
     (folder / "pipeline.yaml").write_text(text)
     return read_plan(folder / "pipeline.yaml", [f"root={folder}", *overrides], folder / "runs")
+
+
+def check_steps(folder: Path, values: str, steps: Sequence[str]) -> None:
+    """Check a pipeline of a model m with some values of its configuration, and further steps."""
+    lines = [f"m: {{train: {{config: tiny.yaml, set: {{{values}}}}}}}", *steps]
+    (folder / "pipeline.yaml").write_text("\n  ".join(["name: unfit\nsteps:", *lines]))
+    write_lines(folder / "other.yy", (folder / "train.xx").read_text().splitlines())
+    check_plan(make_plan(load_pipeline(folder / "pipeline.yaml", [f"root={folder}"]), folder / "runs"))
 
 
 def run(folder: Path, *words: str, code: int | None = 0, **environment: str) -> Done:
