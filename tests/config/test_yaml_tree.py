@@ -149,9 +149,9 @@ def test_bytes_that_are_not_utf_8() -> None:
     ids=lambda value: str(value[:4]),
 )
 def test_deep_nesting_and_large_files_are_refused_at_once(source: str | bytes, words: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     assert words in refusal(source).message
-    assert time.monotonic() - start < (5 if isinstance(source, str) else 1)
+    assert time.process_time() - start < (5 if isinstance(source, str) else 1)
 
 
 def test_the_depth_limit() -> None:

@@ -261,9 +261,9 @@ def test_text_that_is_the_same_in_all_languages(text: str, spans: list[str]) -> 
     ],
 )
 def test_time_is_linear(text: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     SPANS.findall(text)
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_georgian_words_begin_with_no_capital() -> None:

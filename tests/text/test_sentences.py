@@ -70,6 +70,6 @@ def test_ends_ascend_within_any_text(text: str) -> None:
 @pytest.mark.parametrize("unit", ["“", "' ", "‘a ", "「", "1. ", "Good thing. ", "a", "(", " "])
 def test_time_is_linear(unit: str) -> None:
     """The library alone would take minutes for unclosed quotation marks."""
-    started = time.monotonic()
+    started = time.process_time()
     sentence_ends(unit * (300_000 // len(unit)))
-    assert time.monotonic() - started < 8
+    assert time.process_time() - started < 8

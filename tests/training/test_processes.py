@@ -183,7 +183,7 @@ def test_a_dead_process_ends_the_others_within_seconds(tiny: Path, dead: int) ->
     commands[dead].signal(signal.SIGKILL)
     began = time.monotonic()
     done = [command.wait(30) for command in commands]
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 20
     assert [each.code for each in done] == [-9 if rank == dead else 4 for rank in range(3)]
     said = "".join(each.stderr for each in done)
     assert said.count("another process of this training has died") == 1

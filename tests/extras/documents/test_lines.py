@@ -94,6 +94,6 @@ def test_line_ends_of_subtitles_stay(tmp_path: Path, end: str) -> None:
                                   "https://" + "_" * 100_000])  # fmt: skip
 def test_time_is_linear(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.md").write_text(text)
-    start = time.monotonic()
+    start = time.process_time()
     translated(tmp_path / "a.md", lambda texts: texts)
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10

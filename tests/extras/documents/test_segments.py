@@ -119,6 +119,6 @@ def test_control_characters_and_line_breaks_of_a_model_become_spaces() -> None:
                                   "https://" + "a(" * 50_000,
                                   "%" + "0" * 100_000, "%(a)" + "0" * 100_000, "%(" * 50_000])  # fmt: skip
 def test_time_is_linear(text: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     PLACEHOLDER.findall(text)
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10

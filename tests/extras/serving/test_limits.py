@@ -82,7 +82,7 @@ def test_a_shutdown_waits_for_no_stuck_client(model: Path, tmp_path: Path) -> No
             deaf.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 1_000_000)
         started = time.monotonic()
         assert server.stop() in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 15
 
 
 @pytest.mark.parametrize("believed", [False, True])
