@@ -454,17 +454,19 @@ def test_a_text_too_large_for_the_step_limit_is_logged_and_a_measured_format_is_
 
 
 @pytest.mark.slow
-def test_a_time_of_few_steps_gets_smaller_batches(tmp_path: Path) -> None:
+def test_a_time_of_few_steps_gets_smaller_batches_and_only_copies_as_augmentation(tmp_path: Path) -> None:
     rng = random.Random(1)
     lines = [" ".join(rng.choices("abcdefghij", k=8)) for _ in range(12_000)]
     source = {"source": str(write_lines(tmp_path / "train.en", lines))}
     source["target"] = str(write_lines(tmp_path / "train.xx", map(str.upper, lines)))
     options = InitOptions("few", "en", "xx", [source], (), (), 1.0, "cpu")
     text, _ = first_config.draft_config(options)
-    training = parse_config(text, "few.yaml").training
-    assert (training.max_tokens, training.max_steps < 2000) == (1024, True)
+    config = parse_config(text, "few.yaml")
+    assert (config.training.max_tokens, config.training.max_steps < 2000) == (1024, True)
+    assert config.augmentation.shares == {"copy_spans": 0.05}
     text, _ = first_config.draft_config(replace(options, minutes=600.0))
-    assert parse_config(text, "many.yaml").training.max_tokens == 2048
+    config = parse_config(text, "many.yaml")
+    assert (config.training.max_tokens, config.augmentation.robust) == (2048, True)
 
 
 @pytest.mark.parametrize("split", [True, False])
