@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mt.config.augmentation import ROBUST
 from mt.config.loading import as_yaml
 from mt.extras.planning.corpus_sample import CorpusSample
 
@@ -35,8 +34,6 @@ _SAME_ALPHABET = 0.3  # share of the letters in common
 _MAX_HELD_OUT = 1000  # pairs
 _COMMENT_COLUMN = 32
 _POSITIONS_REASON = "2 BLEU more in short trainings of Multi30k; sinusoidal: for exports to Hugging Face"
-_ROBUST_REASON = "also train for typos, title case, URLs, ...; false: 0.2 BLEU more on clean text"
-_COPY_REASON = "also train to copy URLs, emoji and numbers; all of `robust` costs 0.4 to 0.8 BLEU in so few steps"
 TUNING_REASON = "of the model, on the validation set, when training ends"
 
 
@@ -96,7 +93,7 @@ class PlanInputs:
     precision: str = "auto"  # the value of training.precision
     epochs: int | None = None  # after which more gain little; None: as for a new model
     translating: float = 0.0  # of the training text for a student, as a multiple of a validation's search
-    few_steps: bool = False  # the time suffices for so few that other values are better
+    few_steps: bool = False  # the time suffices for so few that smaller batches are better
 
     @property
     def pairs(self) -> int:
@@ -162,13 +159,6 @@ def _dropout(shape: Shape, inputs: PlanInputs, epochs: float) -> tuple[float, st
         return 0.1, f"only {epochs:.1f} passes over the text: more would slow learning down"
     strong = inputs.pairs < _TINY or shape.d_model >= 512 or epochs >= 40
     return (0.3 if strong else 0.2), f"{epochs:.0f} passes over little text: against overfitting"
-
-
-def augmentation_choices(inputs: PlanInputs) -> list[Choice]:
-    """Return the augmentation section: in few steps only copies, which cost nothing (docs/lab/defaults.md)."""
-    if inputs.few_steps:
-        return [Choice("copy_spans", ROBUST["copy_spans"], _COPY_REASON)]
-    return [Choice("robust", True, _ROBUST_REASON)]
 
 
 def _batch_choice(shape: Shape, inputs: PlanInputs) -> Choice:
