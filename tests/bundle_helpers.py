@@ -11,7 +11,7 @@ from engine_helpers import ENGLISH, GERMAN
 from model_helpers import scramble
 from mt.bundle.model_folder import build_model, new_model
 from mt.config import Config, parse_config
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.model.transformer import Transformer
 from mt.storage.run_dir import ModelDir
 

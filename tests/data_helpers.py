@@ -14,7 +14,7 @@ from mt.data.corpus import Pair, read_pairs
 from mt.data.encode import encode_corpus
 from mt.data.sentence_format import Tags
 from mt.data.token_store import EncodedCorpus, Lengths
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 
 # Of the commands that examine a corpus of three texts beside it.
 YAML = """\

@@ -18,7 +18,8 @@ from mt.bundle.model_folder import build_model, new_model
 from mt.bundle.to_ctranslate2 import convert
 from mt.cli import app
 from mt.config import Config, parse_config
-from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS, UNK_ID, BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS, UNK_ID, BpeTokenizer
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.ctranslate2_engine import CTranslate2Engine
 from mt.decoding.engine import Hypothesis, SearchOptions
 from mt.decoding.settings import TranslationSettings

@@ -17,7 +17,7 @@ from mt.data.batching import BatchStream
 from mt.data.encode import encode_corpus
 from mt.data.prepare import input_digests
 from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.pipeline.data import clean_text, encode, make_tokenizers
 from mt.storage.run_dir import RunDir
 from mt.text.lines import TextFile

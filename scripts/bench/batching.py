@@ -21,7 +21,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 from mt.data.batching import assemble, plan_epoch
 from mt.data.encode import encode_corpus
 from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import MtError
 from mt.text.lines import TextFile
 

@@ -29,7 +29,8 @@ from typing import Any
 from decoding_peers import serve
 
 from mt.bundle.load_translator import open_model, read_config
-from mt.data.tokenizer import BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import BpeTokenizer
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.engine import EngineChoice, Hypothesis, SearchOptions, Sentences
 from mt.errors import MtError
 from mt.storage.run_dir import ModelDir

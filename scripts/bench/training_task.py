@@ -21,7 +21,7 @@ from mt.config import Config, parse_config
 from mt.data.batching import BatchStream, plan_epoch
 from mt.data.encode import encode_corpus
 from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.model.build import build
 from mt.model.linear import linear_without_grad
 from mt.storage.run_dir import RunDir

@@ -11,7 +11,8 @@ from mt.api.directions import AUTO, Directions
 from mt.api.translation import Translator
 from mt.bundle.load_translator import open_model
 from mt.data.glossary import Glossary
-from mt.data.tokenizer import BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import BpeTokenizer
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
 from mt.text.languages import TERM_TAGS

@@ -20,7 +20,7 @@ from mt.bundle.load_translator import open_model
 from mt.bundle.model_card import model_card
 from mt.bundle.model_folder import LoadedModel, load_model, new_model
 from mt.config import dump_config, parse_config
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError, MachineError
 from mt.storage.run_dir import ModelDir

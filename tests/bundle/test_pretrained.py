@@ -16,7 +16,7 @@ from mt.bundle.model_folder import LoadedModel, build_model
 from mt.bundle.pretrained import Pretrained, PretrainedModel, copy_weights
 from mt.config import Config, parse_config
 from mt.data.encode import read_counts
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.model.transformer import Transformer
 from mt.pipeline import run as pipeline

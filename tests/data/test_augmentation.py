@@ -41,7 +41,8 @@ from mt.data.sentence_format import SentenceFormat
 from mt.data.shuffle import ShuffledWindows
 from mt.data.subword_sampling import Merges, SampledCorpus
 from mt.data.token_store import EncodedCorpus, Indices, Ragged
-from mt.data.tokenizer import EOS_ID, UNK_ID, BpeTokenizer, TokenizerPair, normalized
+from mt.data.tokenizer import EOS_ID, UNK_ID, BpeTokenizer, normalized
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.storage.run_dir import RunDir
 from resume_helpers import resumes, run_of, train, wait_for_step, weights

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from data_helpers import as_lists, encode_text, random_lengths
 from mt.data.batching import Batch, BatchStream, assemble, plan_epoch
 from mt.data.token_store import EncodedCorpus, Lengths, sentence_tokens
-from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, TokenizerPair
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.text.lines import read_lines
 
 MULTI30K = Path(os.environ.get("MT_TEST_MULTI30K", Path(__file__).parents[3] / "shared" / "data" / "multi30k"))

@@ -19,7 +19,8 @@ from mt.data.mixture import Share
 from mt.data.shuffle import ShuffledWindows
 from mt.data.subword_sampling import Merges, SampledCorpus
 from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.pipeline.training import _training_corpus
 from mt.storage.run_dir import RunDir

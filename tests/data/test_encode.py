@@ -16,7 +16,7 @@ from data_helpers import write_lines
 from mt.data import encode
 from mt.data.encode import encode_corpus, read_counts
 from mt.data.sentence_format import NO_TAGS, Tags
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError, MachineError
 from mt.storage.atomic import MANIFEST
 
@@ -66,7 +66,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from mt.data import encode
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 folder = Path(sys.argv[1])
 if __name__ == "__main__":
     pair = TokenizerPair.load(folder / "tokenizer", shared=False)

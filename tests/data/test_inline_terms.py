@@ -16,7 +16,8 @@ from mt.data.lexicon import Side, word_translations, words_in
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.subword_sampling import Merges
 from mt.data.terms import Terms
-from mt.data.tokenizer import BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import BpeTokenizer
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.text.languages import TERM_TAGS
 
 LEXICON = {"dog": ["katze", "hund"], "grass": ["gras"], "two": ["zwei"], "house": ["haus"], "the": ["das"]}

@@ -21,7 +21,8 @@ from mt.data.glossary import Glossary
 from mt.data.sentence_format import SOURCE_FORMATS, SentenceFormat, Tags, framed
 from mt.data.subword_sampling import Merges, SampledCorpus
 from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import EOS, EOS_ID, PAD_ID, SOS_ID, BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import EOS, EOS_ID, PAD_ID, SOS_ID, BpeTokenizer
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.attention_weights import aligning_weights
 from mt.decoding.engine import SearchOptions
 from mt.decoding.scoring import score_pairs

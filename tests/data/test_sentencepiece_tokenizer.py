@@ -22,8 +22,8 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from mt.data.phrasebook import sentence_pairs
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.tokenizer import BYTES, EOS_ID, SPECIALS, UNK_ID, TokenizerPair, normalized
-from mt.data.tokenizer_kinds import read_tokenizer
+from mt.data.tokenizer import BYTES, EOS_ID, SPECIALS, UNK_ID, normalized
+from mt.data.tokenizer_kinds import TokenizerPair, read_tokenizer
 from mt.errors import InputError
 
 PAIRS = list(islice(sentence_pairs("train"), 1500))

@@ -15,7 +15,8 @@ from mt.bundle.load_translator import open_model
 from mt.bundle.model_folder import build_model, new_model
 from mt.bundle.to_ctranslate2 import convert
 from mt.data.shortlist import Shortlist, make_shortlist
-from mt.data.tokenizer import BYTES, SPECIALS, BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import BYTES, SPECIALS, BpeTokenizer
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError
 from mt.storage.run_dir import VOCABULARY_MAP, ModelDir

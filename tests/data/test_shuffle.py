@@ -12,7 +12,8 @@ from mt.data.batching import BatchStream
 from mt.data.mixture import Share, training_shares
 from mt.data.shuffle import ShuffledWindows
 from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import EOS_ID, TokenizerPair
+from mt.data.tokenizer import EOS_ID
+from mt.data.tokenizer_kinds import TokenizerPair
 
 
 def windows_of(windows: ShuffledWindows) -> list[np.ndarray]:

@@ -28,7 +28,8 @@ from mt.data import subword_sampling
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.subword_sampling import MAX_DRAWS, Lattice, Merges, SampledCorpus
 from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import BYTES, SPACE, SPECIALS, BpeTokenizer, TokenizerPair, normalized
+from mt.data.tokenizer import BYTES, SPACE, SPECIALS, BpeTokenizer, normalized
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.pipeline import training
 from mt.storage.run_dir import RunDir
 from resume_helpers import resumes, run_of, train, wait_for_step, weights

@@ -10,7 +10,8 @@ import pytest
 from data_helpers import encode_text, sentence_ids, write_lines
 from mt.data.encode import Counts, encode_corpus, read_counts
 from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import BpeTokenizer
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.storage.manifest import verify
 

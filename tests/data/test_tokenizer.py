@@ -16,7 +16,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from data_helpers import plain_text
-from mt.data.tokenizer import BYTES, EOS_ID, PAD_ID, SOS_ID, SPECIALS, UNK_ID, BpeTokenizer, TokenizerPair, normalized
+from mt.data.tokenizer import BYTES, EOS_ID, PAD_ID, SOS_ID, SPECIALS, UNK_ID, BpeTokenizer, normalized
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 
 # Strings with a meaning inside the tokenizer: specials, bytes, the space marker and its escape.

@@ -16,8 +16,7 @@ from mt.data.batching import BatchStream, assemble
 from mt.data.guided_alignment import Alignments, PieceWords, write_alignments
 from mt.data.subword_sampling import Merges, SampledCorpus
 from mt.data.token_store import EncodedCorpus, Ragged
-from mt.data.tokenizer import TokenizerPair
-from mt.data.tokenizer_kinds import train_tokenizer
+from mt.data.tokenizer_kinds import TokenizerPair, train_tokenizer
 from mt.data.word_alignment import Links, align_words, grow_diag_final_and
 from mt.extras.doctor import align_files
 from mt.text.words import WORD

@@ -16,7 +16,8 @@ from engine_helpers import ENGLISH, GERMAN, LIVELY, configured, run_cli, tokeniz
 from model_helpers import DECODER_ONLY, close, lively_model, small_model, sources
 from mt.bundle.load_translator import open_model
 from mt.bundle.model_folder import load_model
-from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.candidates import distinct
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.ensemble import Ensemble

@@ -17,7 +17,8 @@ from mt.bundle.load_translator import open_model
 from mt.config import parse_config
 from mt.data.sentence_format import NO_TAGS
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding import scoring
 from mt.decoding.engine import EngineChoice
 from mt.decoding.scoring import forced_score, score_pairs

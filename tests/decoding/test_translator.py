@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from engine_helpers import same, sentences, translation_settings
 from model_helpers import lively_model, reciting_model, small_model
 from mt.api.directions import Directions
-from mt.data.tokenizer import BYTES, SPACE, SPECIALS, BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import BYTES, SPACE, SPECIALS, BpeTokenizer
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.candidates import Candidate, Part
 from mt.decoding.engine import SearchOptions
 from mt.decoding.long_input import split_long

@@ -21,7 +21,8 @@ from engine_helpers import translation_settings
 from model_helpers import lively_model
 from mt.config import EvaluationConfig, parse_config
 from mt.data.eval_texts import EvalText
-from mt.data.tokenizer import BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import BpeTokenizer
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.text_translation import Translated
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator

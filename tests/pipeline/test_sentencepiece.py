@@ -12,7 +12,7 @@ from command import mt
 from conftest import into, made_once
 from export_helpers import run_readme
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from resume_helpers import overrides, run_of, train
 
 LINES = ["a b c d", "j i h", "c", "e f g h i j"]

@@ -33,7 +33,7 @@ from pathlib import Path
 import numpy as np
 from mt.data.encode import encode_corpus
 from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.storage.run_dir import RunDir
 
 if __name__ == "__main__":

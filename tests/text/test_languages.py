@@ -19,7 +19,8 @@ from mt.config import parse_config
 from mt.data.eval_texts import EvalText, read_texts
 from mt.data.mixture import MixturePart, read_parts
 from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import EOS_ID, BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import EOS_ID, BpeTokenizer
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.evaluation.length_penalty import try_length_penalties
 from mt.evaluation.texts import pair_text

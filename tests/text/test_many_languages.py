@@ -13,7 +13,7 @@ from conftest import write_many_languages
 from mt.config import HubDataset, PairFiles, TableFile, parse_config
 from mt.data.mixture import Share, read_parts, training_shares
 from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
 from mt.storage.run_dir import RunDir

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from mt.console import quoted
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.storage.manifest import DamagedError, verify
 from mt.storage.run_dir import ModelDir, tokenizer_names

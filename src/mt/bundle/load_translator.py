@@ -11,7 +11,8 @@ from mt.bundle.checks import load_preprocessing, load_tokenizers, verify_files
 from mt.bundle.converted_file import check_converted, check_map
 from mt.console import log
 from mt.data.sentence_format import SentenceFormat
-from mt.data.tokenizer import UNK_ID, TokenizerPair
+from mt.data.tokenizer import UNK_ID
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.engine import COMPUTE_TYPES, DEVICES, ENGINES, FLOAT_TYPES, EngineChoice, SearchOptions, UnusableError
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translator import Translator

@@ -21,7 +21,7 @@ from mt.bundle.to_ctranslate2 import convert
 from mt.config import Config, dump_config, load_config
 from mt.console import log
 from mt.data.shortlist import Shortlist
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
 from mt.model.build import TranslationModel, build

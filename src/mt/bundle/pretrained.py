@@ -16,8 +16,7 @@ from mt.console import log
 from mt.data.sentence_format import SentenceFormat
 from mt.data.subword_sampling import make_segmenter
 from mt.data.token_store import SIDES
-from mt.data.tokenizer import TokenizerPair
-from mt.data.tokenizer_kinds import TextTokenizer
+from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 from mt.errors import InputError
 from mt.model.build import TranslationModel
 from mt.storage.find_model import find_model

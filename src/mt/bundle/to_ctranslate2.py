@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from mt.config import Config
 from mt.data.shortlist import Shortlist
-from mt.data.tokenizer import EOS, SOS, UNK, TokenizerPair
-from mt.data.tokenizer_kinds import TextTokenizer
+from mt.data.tokenizer import EOS, SOS, UNK
+from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 from mt.decoding.settings import TranslationSettings
 from mt.model.embedding import Embedding
 from mt.model.layers import DecoderLayer, EncoderLayer, FeedForward, Sublayer

@@ -22,8 +22,8 @@ from mt.data.inline_terms import annotate, draw_terms, encode_annotated, is_mark
 from mt.data.shuffle import hash_indices
 from mt.data.subword_sampling import Lattice, Merges
 from mt.data.token_store import SIDES, EncodedCorpus, Ids, Indices, Lengths, Ragged, most_ids
-from mt.data.tokenizer import EOS_ID, SPACE, SPECIALS, TokenizerPair
-from mt.data.tokenizer_kinds import TextTokenizer
+from mt.data.tokenizer import EOS_ID, SPACE, SPECIALS
+from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 
 _AT_ONCE = 4096  # sentences
 _STREAM = 2**32 - 3  # keeps the keys apart from those of other draws of an epoch

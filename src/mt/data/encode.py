@@ -15,8 +15,7 @@ import numpy as np
 from mt.console import progress
 from mt.data.sentence_format import NO_TAGS, SOURCE_FORMATS, Tags
 from mt.data.token_store import SIDES, Ids, Lengths, most_ids
-from mt.data.tokenizer import TokenizerPair
-from mt.data.tokenizer_kinds import TextTokenizer
+from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 from mt.storage import atomic
 from mt.storage.run_dir import COUNTS
 from mt.system.cpus import usable_cores

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from mt.data.token_store import SIDES, Array, EncodedCorpus, Indices, Ragged
-from mt.data.tokenizer import BYTES, SPACE, SPECIALS, TokenizerPair
-from mt.data.tokenizer_kinds import TextTokenizer
+from mt.data.tokenizer import BYTES, SPACE, SPECIALS
+from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 from mt.data.word_alignment import align_words
 from mt.storage import atomic
 from mt.text.words import is_single

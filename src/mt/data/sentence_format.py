@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mt.data.tokenizer import EOS_ID, SOS_ID, TokenizerPair
+from mt.data.tokenizer import EOS_ID, SOS_ID
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.text.languages import only_language
 

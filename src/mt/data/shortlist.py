@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mt.data.token_store import SIDES, Array, EncodedCorpus, Ragged, blocks, distinct, value_pairs
-from mt.data.tokenizer import SPECIALS, TokenizerPair
+from mt.data.tokenizer import SPECIALS
+from mt.data.tokenizer_kinds import TokenizerPair
 
 _ITERATIONS = 5
 _ALWAYS = 200  # the most frequent target pieces, which any sentence may need

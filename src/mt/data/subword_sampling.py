@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from mt.config import TokenizerConfig
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.token_store import SIDES, EncodedCorpus, Ids, Lengths, Ragged, most_ids, row_sums
-from mt.data.tokenizer import SPACE, TokenizerPair
-from mt.data.tokenizer_kinds import TextTokenizer
+from mt.data.tokenizer import SPACE
+from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 from mt.errors import InputError
 
 MAX_DRAWS = 16

@@ -1,4 +1,4 @@
-"""BPE tokenizers, trained on the training text only and lossless for any Unicode text; pairs of any tokenizers.
+"""BPE tokenizers, trained on the training text only and lossless for any Unicode text.
 
 BPE's `decode(encode(x))` returns `x` in Unicode normal form C without outer white space:
 
@@ -11,26 +11,18 @@ BPE's `decode(encode(x))` returns `x` in Unicode normal form C without outer whi
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain, count, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 
-from mt.console import log
 from mt.errors import InputError
-from mt.storage import atomic
-from mt.storage.run_dir import tokenizer_names
 from mt.text.lines import explain_read_errors, nfc
-
-if TYPE_CHECKING:
-    from mt.config import TokenizerConfig
-    from mt.data.tokenizer_kinds import TextTokenizer
 
 PAD, UNK, SOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
 SPECIALS = (PAD, UNK, SOS, EOS)
@@ -217,82 +209,3 @@ def _alphabet(lines: Iterable[str], size: int) -> list[str]:
 def normalized(text: str) -> str:
     """Return the text that `decode(encode(text))` gives."""
     return nfc(text.strip())
-
-
-@dataclass(frozen=True)
-class _Concatenated:
-    """Source and target text as one text that can be read repeatedly."""
-
-    source: Iterable[str]
-    target: Iterable[str]
-
-    def __iter__(self) -> Iterator[str]:
-        return chain(self.source, self.target)
-
-
-class TokenizerPair(NamedTuple):
-    """The source and the target tokenizer: with a shared vocabulary the same object, or counterparts."""
-
-    source: "TextTokenizer"
-    target: "TextTokenizer"
-
-    @property
-    def shared(self) -> bool:
-        return self.source.counterpart is self.target
-
-    def files(self) -> dict[str, str]:
-        """Return the files of a `tokenizer/` folder, name to content."""
-        source, target = tokenizer_names(self.shared)
-        return {source: self.source.to_json()} | ({} if self.shared else {target: self.target.to_json()})
-
-    def write(self, folder: Path) -> tuple[Path, Path]:
-        """Write the files of a `tokenizer/` folder; return those of the two sides."""
-        for name, content in self.files().items():
-            atomic.write_text(folder / name, content)
-        source, target = tokenizer_names(self.shared)
-        return folder / source, folder / target
-
-    @classmethod
-    def load(cls, folder: Path, shared: bool) -> "TokenizerPair":
-        return cls._read([folder / name for name in tokenizer_names(shared)], shared)
-
-    @classmethod
-    def given(cls, settings: "TokenizerConfig", tags: Sequence[str] = ()) -> "TokenizerPair | None":
-        """Load the tokenizers whose files the configuration names; None if they are to be trained."""
-        return None if settings.given is None else cls._read(map(Path, settings.given), settings.shared, tags)
-
-    @classmethod
-    def _read(cls, paths: Iterable[Path], shared: bool, tags: Sequence[str] = ()) -> "TokenizerPair":
-        from mt.data.tokenizer_kinds import read_tokenizer  # not at the top: it imports this module
-
-        source_path, target_path = paths
-        source = read_tokenizer(source_path, tags)
-        return cls(source, source.counterpart if shared else read_tokenizer(target_path))
-
-    @classmethod
-    def train(
-        cls,
-        source: Iterable[str],
-        target: Iterable[str],
-        vocab_size: int,
-        shared: bool,
-        tags: Sequence[str] = (),
-        kind: str = "bpe",
-    ) -> "TokenizerPair":
-        """Learn one vocabulary from both texts, or one from each; each text is read twice.
-
-        A text too small for `vocab_size` gives a smaller vocabulary and a warning. The source tokenizer gets the tags.
-        """
-        from mt.data.tokenizer_kinds import train_tokenizer
-
-        if shared:
-            tokenizer = train_tokenizer(_Concatenated(source, target), vocab_size, tags, kind)
-            pair, names = cls(tokenizer, tokenizer), ["training"]
-        else:
-            learned = train_tokenizer(source, vocab_size, tags, kind), train_tokenizer(target, vocab_size, (), kind)
-            pair, names = cls(*learned), ["source", "target"]
-        for name, tokenizer in zip(names, pair, strict=False):
-            if tokenizer.vocab_size < vocab_size:
-                message = "tokenizer.vocab_size: the %s text gives only %d of the %d pieces requested"
-                log.warning(message, name, tokenizer.vocab_size, vocab_size)
-        return pair

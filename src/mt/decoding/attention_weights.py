@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from mt.data.sentence_format import NO_TAGS, Tags, framed
-from mt.data.tokenizer import EOS, SOS, SOS_ID, SPACE, BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import EOS, SOS, SOS_ID, SPACE, BpeTokenizer
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.candidates import Candidate
 from mt.model.build import TranslationModel
 from mt.model.decoder_only import DecoderOnly

@@ -18,7 +18,8 @@ import numpy as np
 from ctranslate2 import DataType, Device
 from numpy.typing import NDArray
 
-from mt.data.tokenizer import EOS_ID, PAD, SOS, TokenizerPair
+from mt.data.tokenizer import EOS_ID, PAD, SOS
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.engine import (
     EMPTY_HYPOTHESIS,
     Hypothesis,

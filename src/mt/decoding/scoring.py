@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from mt.data.sentence_format import Tags
-from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, TokenizerPair
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.engine import batch_by_length
 from mt.decoding.search import log_probs_of, pad_sources, padded
 from mt.decoding.settings import TranslationSettings

@@ -11,7 +11,8 @@ from mt.console import log
 from mt.data.inline_terms import encode_with_terms
 from mt.data.sentence_format import NO_TAGS, SentenceFormat, Tags
 from mt.data.terms import Terms
-from mt.data.tokenizer import TokenizerPair, normalized
+from mt.data.tokenizer import normalized
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.alignment import Unit, align_units
 from mt.decoding.candidates import Candidate, Part
 from mt.decoding.engine import DistributedEngine, Engine, Hypothesis, SearchOptions, Sentences

@@ -7,7 +7,7 @@ from mt.bundle.load_translator import open_converted
 from mt.config import Config
 from mt.console import table
 from mt.data.eval_texts import EvalText
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.engine import EngineChoice
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.text_translation import mean_bleu, translate_texts

@@ -15,7 +15,7 @@ from mt.data.mixture import direction, read_parts
 from mt.data.prepare import input_digests, prepare_text
 from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES, EncodedCorpus
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.pipeline.resume import refuse_other_tokenizer, tokenizer_digests
 from mt.storage import atomic

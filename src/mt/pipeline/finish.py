@@ -18,7 +18,7 @@ from mt.console import duration, log, quoted
 from mt.data.eval_texts import read_texts
 from mt.data.shortlist import Shortlist, make_shortlist
 from mt.data.token_store import SIDES, EncodedCorpus
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.engine import EngineChoice, UnusableError
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.torch_engine import TorchEngine

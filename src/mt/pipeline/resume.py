@@ -8,7 +8,7 @@ from typing import Any
 
 from mt.config import Config, parse_config
 from mt.console import log
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.storage.manifest import DamagedError, read_manifest, verify
 from mt.storage.run_dir import CheckpointDir, RunDir

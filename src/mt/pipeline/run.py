@@ -14,7 +14,7 @@ from mt.bundle.pretrained import Pretrained
 from mt.config import Config, dump_config
 from mt.console import logged_to
 from mt.data.prepare import input_digests, warn_of_shared_text
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.pipeline.data import align, clean_text, encode, make_tokenizers, report_cleaning
 from mt.pipeline.finish import finish, summary
 from mt.pipeline.resume import recorded_inputs, refuse_changes

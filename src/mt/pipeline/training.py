@@ -22,7 +22,7 @@ from mt.data.lexicon import LEXICON_PAIRS, Side, word_translations
 from mt.data.mixture import training_shares
 from mt.data.subword_sampling import Lattice, Merges, SampledCorpus, make_segmenter
 from mt.data.token_store import SIDES, EncodedCorpus
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.metrics.scores import bleu_tokenizer, refuse_missing_tokenizer
 from mt.model.build import TranslationModel, build

@@ -12,7 +12,7 @@ from mt.console import log, shortened
 from mt.data.batching import assemble, plan_epoch
 from mt.data.eval_texts import EvalText
 from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.engine import DistributedEngine, SearchOptions
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.text_translation import Translated, bleu_by_direction, translate_texts

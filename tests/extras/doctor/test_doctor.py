@@ -27,7 +27,7 @@ from mt.data.duplicates import HashPartitions
 from mt.data.encode import encode_corpus
 from mt.data.prepare import prepare_text
 from mt.data.sentence_format import Tags
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.extras.doctor import block_checks, check, overlaps
 from mt.extras.doctor.bitexts import bitexts_of

@@ -29,7 +29,8 @@ from mt.cli import app
 from mt.config import load_config
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.shortlist import Shortlist
-from mt.data.tokenizer import EOS_ID, TokenizerPair
+from mt.data.tokenizer import EOS_ID
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.engine import EngineChoice
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError

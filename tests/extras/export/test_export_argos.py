@@ -24,7 +24,8 @@ from conftest import CONFIG, write_corpus
 from engine_helpers import ENGLISH, GERMAN, tokenizers
 from export_helpers import VALID, lines_of, refusal, run_folder, translating_job, write
 from mt.bundle.load_translator import open_model
-from mt.data.tokenizer import BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import BpeTokenizer
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.extras.export.argos import package_name, write_argos
 from mt.extras.export.sentence_ends import sentence_ends_model

@@ -17,7 +17,8 @@ from export_helpers import padded, random_job, readme_program, run_folder, run_r
 from mt.bundle.load_translator import open_model
 from mt.bundle.model_folder import load_model
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, TokenizerPair
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.engine import SearchOptions
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError

@@ -20,7 +20,7 @@ from mt.bundle.load_translator import open_model
 from mt.bundle.model_folder import build_model, load_model, new_model
 from mt.data.sentence_format import framed
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.extras.export.exporting import export
 from mt.extras.export.onnx import _SENTENCEPIECE

@@ -18,7 +18,8 @@ from import_helpers import TEXT, m2m_100, marian, mbart, nllb, scrambled, senten
 from mt.bundle.load_translator import OpenedModel, open_model
 from mt.bundle.model_folder import build_model, new_model
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.tokenizer import SPECIALS, UNK_ID, TokenizerPair
+from mt.data.tokenizer import SPECIALS, UNK_ID
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError
 from mt.extras.importing.huggingface import read_plan

@@ -12,7 +12,7 @@ from bundle_helpers import make
 from command import mt
 from data_helpers import write_lines
 from mt.api.pipelines import read_plan
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.extras.pipelines.estimates import StepCost, estimate_costs, makespan
 from mt.extras.pipelines.plan import Plan
 from mt.extras.pipelines.records import output_digest

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mt.data.token_store import SIDES
-from mt.data.tokenizer import UNK_ID, TokenizerPair, normalized
-from mt.data.tokenizer_kinds import TextTokenizer
+from mt.data.tokenizer import UNK_ID, normalized
+from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 from mt.extras.doctor.characters import excerpt, visible
 from mt.extras.doctor.findings import Example, Findings, Location
 from mt.extras.doctor.statistics import BitextStatistics

@@ -11,8 +11,7 @@ from mt.config import Config, FromTrain, is_synthetic
 from mt.console import log as console
 from mt.data.cleaning import GRACE, reason_to_drop
 from mt.data.corpus import Pair
-from mt.data.tokenizer import TokenizerPair
-from mt.data.tokenizer_kinds import train_tokenizer
+from mt.data.tokenizer_kinds import TokenizerPair, train_tokenizer
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, check_bytes, read_bitext
 from mt.extras.doctor.findings import Criteria, Example, Findings

@@ -14,7 +14,7 @@ from mt.bundle.model_folder import write_text_files
 from mt.config import Config
 from mt.config.schema import ExportFormat
 from mt.data.eval_texts import EvalText
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.model.embedding import Embedding
 from mt.model.positions import LearnedPositions
 from mt.model.transformer import Transformer

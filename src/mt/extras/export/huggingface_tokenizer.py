@@ -16,7 +16,8 @@ from typing import Any
 from mt.config import Config
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.token_store import SIDES
-from mt.data.tokenizer import EOS, ESCAPES, PAD, SOS, SPACE, SPECIALS, UNK, UNK_ID, TokenizerPair
+from mt.data.tokenizer import EOS, ESCAPES, PAD, SOS, SPACE, SPECIALS, UNK, UNK_ID
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.extras.export.huggingface_weights import class_of
 from mt.storage import atomic
 

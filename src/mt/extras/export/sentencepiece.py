@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.tokenizer import BYTES, SPECIALS, UNK, BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import BYTES, SPECIALS, UNK, BpeTokenizer
+from mt.data.tokenizer_kinds import TokenizerPair
 
 _UNMERGED_SCORE = -1e6  # of single characters; below the scores of all merges
 

@@ -10,7 +10,7 @@ import torch
 
 from mt.config import load_config
 from mt.config.problems import dotted, validate
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.extras.export.common import MT_FOLDER
 from mt.extras.importing.safe_tensors import read_mapping

@@ -12,7 +12,7 @@ from torch import Tensor
 from mt.bundle.checks import load_preprocessing
 from mt.bundle.model_folder import build_model, load_model, new_model
 from mt.config import Config
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError, MachineError, first_line, is_disk_full
 from mt.extras.export.common import MT_FOLDER
 from mt.extras.importing.huggingface import Languages, read_plan

@@ -23,8 +23,8 @@ from torch import Tensor
 from mt.config import Config
 from mt.console import shortened
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.tokenizer import SPECIALS, TokenizerPair, normalized
-from mt.data.tokenizer_kinds import TextTokenizer
+from mt.data.tokenizer import SPECIALS, normalized
+from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 from mt.errors import InputError
 from mt.text.lines import read_lines, take_block
 

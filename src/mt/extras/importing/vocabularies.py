@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.extras.importing.safe_tensors import COPY_AGAIN, read_mapping
 

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from mt.config import Config
-from mt.data.tokenizer import SOS_ID, TokenizerPair
+from mt.data.tokenizer import SOS_ID
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.extras.export.huggingface_weights import huggingface_names, permute_d_model
 from mt.extras.importing.safe_tensors import Tensors

@@ -17,7 +17,7 @@ from pathlib import Path
 from mt.config import Config, PairFiles, Source
 from mt.config.problems import SECTIONS
 from mt.console import duration, log, table
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError, MtError
 from mt.extras.doctor.scoring import random_interval, small_model
 from mt.extras.pipelines.plan import Plan, Step

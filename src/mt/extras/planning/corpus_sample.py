@@ -11,7 +11,7 @@ from mt.config import DataConfig, HubDataset, Source, TokenizerConfig
 from mt.console import log, progress
 from mt.data.cleaning import reason_to_drop
 from mt.data.corpus import Pair, read_pairs
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.text.languages import BACK_TRANSLATION_TAG
 

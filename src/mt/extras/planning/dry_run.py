@@ -12,7 +12,7 @@ from mt.config import Config, DataConfig, FromTrain, is_synthetic
 from mt.console import duration, log
 from mt.data.prepare import back_translation_error, input_digests
 from mt.data.split import MAX_HELD_OUT
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError, MachineError
 from mt.extras.export.exporting import require_packages
 from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, sample_held_out, train_on_sample

@@ -8,7 +8,7 @@ import torch
 from mt.config import Config, parse_config
 from mt.config.augmentation import ROBUST
 from mt.console import duration, log
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, sample_held_out, train_on_sample
 from mt.extras.planning.estimate import estimate, scoring_seconds

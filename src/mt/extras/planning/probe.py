@@ -22,7 +22,7 @@ from mt.data.encode import encode_corpus
 from mt.data.guided_alignment import Alignments, write_alignments
 from mt.data.subword_sampling import SampledCorpus, make_segmenter
 from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.engine import SearchOptions
 from mt.decoding.torch_engine import TorchEngine
 from mt.errors import InputError
