@@ -8,7 +8,6 @@ translation would become too long. Placeholders, which the model would have to c
 
 import functools
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -62,6 +61,7 @@ class _Placement(NamedTuple):
     ids: list[int]
     next_token: int
     log_prob: float  # of all these tokens, less that of the sentence's prefix
+    term_log_prob: float  # of the term and the next token
 
 
 @dataclass(eq=False)
@@ -170,21 +170,29 @@ class TermSearch:
         """Return the terms that the vocabulary can spell."""
         return [term for term in terms if term.is_in(self.tokenizer.decode(self.tokenizer.encode(term.forms[0])))]
 
-    def _placements(self, unfinished: Sequence[_Unfinished]) -> dict[_Unfinished, list[_Placement]]:
-        """Return the ways to place the next term of each sentence, if there are any, in its best hypothesis."""
+    def _placements(self, unfinished: Sequence[_Unfinished]) -> dict[_Unfinished, _Placement]:
+        """Return the placement of each sentence's next term, if there is one, in its best hypothesis.
+
+        Of the starts it is the one whose term and next token are the likeliest.
+        """
         sources = [each.sentence.source for each in unfinished]
         results = self.next_log_probs(sources, [each.best.ids for each in unfinished])
-        starts = [(each, ids) for each, p in zip(unfinished, results, strict=True) for ids in self._starts(each, p)]
-        placements = defaultdict[_Unfinished, list[_Placement]](list)
-        results = self.next_log_probs([each.sentence.source for each, _ in starts], [ids for _, ids in starts])
-        for (each, ids), log_probs in zip(starts, results, strict=True):
+        starts = [
+            (each, *start) for each, p in zip(unfinished, results, strict=True) for start in self._starts(each, p)
+        ]
+        placements = dict[_Unfinished, _Placement]()
+        results = self.next_log_probs([each.sentence.source for each, *_ in starts], [ids for _, ids, _ in starts])
+        for (each, ids, before), log_probs in zip(starts, results, strict=True):
             next_token = int(np.where(self._ends_word, log_probs[-1], _IMPOSSIBLE).argmax())
-            log_prob = _log_prob(log_probs, [*ids, next_token]) - each.prefix_log_prob
-            placements[each].append(_Placement(ids, next_token, log_prob))
+            log_prob = _log_prob(log_probs, [*ids, next_token])
+            placement = _Placement(ids, next_token, log_prob - each.prefix_log_prob, log_prob - before)
+            placements[each] = max(placements.get(each, placement), placement, key=lambda p: p.term_log_prob)
         return placements
 
-    def _starts(self, unfinished: _Unfinished, log_probs: "np.ndarray") -> list[list[int]]:
+    def _starts(self, unfinished: _Unfinished, log_probs: "np.ndarray") -> list[tuple[list[int], float]]:
         """Return starts of a translation that end with its next term and leave room for the token behind it.
+
+        With each is the log-probability of the tokens before the term.
 
         Its fixed tokens stay, and the text of the prefix, whose last word a term may complete. The log-probabilities
         (T + 1, V) are those of the next token behind 0 to T tokens of its best hypothesis.
@@ -211,7 +219,7 @@ class TermSearch:
             if chosen:
                 choices.append((aligned_place not in loss, min(chosen), [(place, spelt[place]) for place in chosen]))
         *_, next_term = min(choices, default=(False, 0, []))  # those aligned to a word, left to right, then the others
-        return [[*ids[:place], *spelt] for place, spelt in next_term]
+        return [([*ids[:place], *spelt], _log_prob(log_probs, ids[:place])) for place, spelt in next_term]
 
     def _ends_sentence(self, ids: Sequence[int]) -> bool:
         """Return True if the next word begins a sentence, as at the beginning of the translation."""
@@ -238,22 +246,16 @@ class TermSearch:
             return -1
         return max((place for place in places if len(self.tokenizer.decode(ids[:place])) <= start), default=-1)
 
-    def _continue(self, placements: Mapping[_Unfinished, Sequence[_Placement]], options: SearchOptions) -> None:
-        """Continue the search from every placement, and keep the translation with the most terms."""
+    def _continue(self, placements: Mapping[_Unfinished, _Placement], options: SearchOptions) -> None:
+        """Continue the search from every placement."""
         continued = [
             each.sentence._replace(prefix=Prefix(forced=[*placement.ids, placement.next_token]))
-            for each, ways in placements.items()
-            for placement in ways
+            for each, placement in placements.items()
             if placement.next_token != EOS_ID
         ]
         found = iter(self.search(continued, replace(options, n_best=1, scores=True)))
-        for each, ways in placements.items():
-            hypotheses = []
-            for placement in ways:
-                ended = replace(each.best, ids=placement.ids, log_prob=0.0)
-                [rest] = next(found) if placement.next_token != EOS_ID else [ended]
-                hypothesis = Hypothesis.of(rest.ids, placement.log_prob + rest.log_prob, options.length_penalty)
-                hypotheses.append(replace(hypothesis, attention=rest.attention))
-            ranks = [(-len(self.missing(each.sentence, h.ids)), h.score) for h in hypotheses]
-            best = ranks.index(max(ranks))
-            each.best, each.n_fixed = hypotheses[best], len(ways[best].ids)
+        for each, placement in placements.items():
+            ended = replace(each.best, ids=placement.ids, log_prob=0.0)
+            [rest] = next(found) if placement.next_token != EOS_ID else [ended]
+            hypothesis = Hypothesis.of(rest.ids, placement.log_prob + rest.log_prob, options.length_penalty)
+            each.best, each.n_fixed = replace(hypothesis, attention=rest.attention), len(placement.ids)
