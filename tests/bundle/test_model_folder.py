@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from bundle_helpers import ENGLISH, GERMAN, Trap, configured, edit_json, make, reseal
 from config_helpers import SMALLEST
 from model_helpers import sources, targets
+from mt.bundle.checks import load_preprocessing
 from mt.bundle.load_translator import open_model
 from mt.bundle.model_card import model_card
 from mt.bundle.model_folder import LoadedModel, load_model, new_model
@@ -162,6 +163,14 @@ def test_a_damaged_file(folder: ModelDir, name: str) -> None:
     load(folder)
     folder.manifest.unlink()
     assert "MANIFEST.json is missing" in one_sentence(folder)
+
+
+@pytest.mark.parametrize("name", ["casing.txt", "spelling.txt"])
+def test_a_missing_file_of_preprocessing(folder: ModelDir, name: str) -> None:
+    """Most models have none, so only the manifest tells that it is missing."""
+    edit_json(folder.manifest, lambda manifest: manifest["files"].update({name: manifest["files"]["config.yaml"]}))
+    with pytest.raises(InputError, match=f"{name}' is missing"):
+        load_preprocessing(folder)
 
 
 @pytest.mark.parametrize("manifest", [None, '{"files": {}}'])  # exports of ours have one, too

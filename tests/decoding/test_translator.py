@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from engine_helpers import same, sentences, translation_settings
 from model_helpers import lively_model, reciting_model, small_model
 from mt.api.directions import Directions
+from mt.data.glossary import Glossary
 from mt.data.tokenizer import BYTES, SPACE, SPECIALS, BpeTokenizer
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.candidates import Candidate, Part
@@ -52,6 +54,11 @@ def make(
     model: Transformer, max_source_tokens: int = 64, target_lang: str = "de", batch_tokens: int = 500
 ) -> Translator:
     return Translator(TorchEngine(model, batch_tokens), PAIR, translation_settings(max_source_tokens, target_lang))
+
+
+def glossary_of(folder: Path, rows: str) -> Glossary:
+    (folder / "terms.tsv").write_text(rows, encoding="utf-8")
+    return Glossary(folder / "terms.tsv")
 
 
 def random_model(**changes: object) -> Transformer:
@@ -147,6 +154,33 @@ def test_empty_and_white_lines_give_empty_lines() -> None:
     assert translator.best([], GREEDY) == []
     [candidates] = translator.translate([""], SearchOptions(beam_size=4, n_best=3))
     assert [c.text for c in candidates] == [""]
+
+
+def test_a_line_without_letters_and_digits_stays(tmp_path: Path) -> None:
+    lines, translator = ["-----", " *** ", "€", "…?!", "♥️", "- 1", "dog"], make(MODEL)
+    kept = [line.strip() for line in lines]
+    found = translator.best(lines, GREEDY)
+    assert [text == line for text, line in zip(found, kept, strict=True)] == [True] * 5 + [False] * 2
+    assert translator.translate(["-"], GREEDY, prefixes=["Ein"])[0][0].text.startswith("Ein")
+    with_term = replace(translator, source_lang="en", glossary=glossary_of(tmp_path, "€\tEuro\n"))
+    assert "Euro" in with_term.best(["€"], replace(GREEDY, max_length=30))[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "plain"),
+    [
+        ("Two\u00a0men.", "Two men."),
+        ("Two\tmen.\u2028A  dog\u3000\u00a0runs.", "Two men. A dog runs."),
+        ("\ufeffTwo \u200bmen; a wo\u00adman.", "Two men; a woman."),
+    ],
+)
+def test_unusual_white_space_changes_nothing(tmp_path: Path, line: str, plain: str) -> None:
+    translator = make(MODEL)
+    assert translator.best([line], GREEDY) == translator.best([plain], GREEDY)
+    terms = replace(translator, source_lang="en", glossary=glossary_of(tmp_path, "two men\tLeute\n"))
+    assert terms.term_share([line], ["Leute"]) == 100
+    thai = replace(translator, source_lang="th", chosen="de")
+    assert thai.best(["Two\u200bmen."], GREEDY) != translator.best(["Twomen."], GREEDY)
 
 
 def test_lines_keep_their_order_though_batches_are_by_length() -> None:

@@ -24,7 +24,17 @@ from hypothesis import strategies as st
 
 from mt.cli.text import input_lines
 from mt.errors import InputError
-from mt.text.lines import _MAX_BLOCK, _READ, TextFile, nfc, read_available, read_lines, read_parallel, take_block
+from mt.text.lines import (
+    _MAX_BLOCK,
+    _READ,
+    TextFile,
+    nfc,
+    read_available,
+    read_lines,
+    read_parallel,
+    take_block,
+    with_plain_spaces,
+)
 
 BOM = b"\xef\xbb\xbf"
 
@@ -401,6 +411,11 @@ except InputError as error:
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[0] == "['one', 'two']"
     assert "a.xz: this Python was built without lzma" in done.stdout
+
+
+def test_a_non_breaking_space_stays_beside_marks_and_digits() -> None:
+    text = "Quoi\u00a0? Un{}mot\u202f! 10\u202f000\u00a0km"
+    assert with_plain_spaces(text.format("\u00a0")) == text.format(" ")
 
 
 def test_long_runs_of_combining_marks_are_normalized_in_linear_time() -> None:

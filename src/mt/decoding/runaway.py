@@ -12,6 +12,7 @@ from mt.decoding.engine import Engine, Hypothesis, SearchOptions, Sentences
 
 _MIN_COPIES = 4  # of a phrase in a row
 _MAX_PHRASE = 8  # tokens
+_MAX_RATIO = 2.0  # of tokens to those of the source, beyond which, and ten more, a translation is a runaway one
 _RETRY_NGRAM = 2  # tokens that may not occur twice in the second search
 
 
@@ -20,7 +21,7 @@ def is_runaway(source: Sequence[int], target: Sequence[int]) -> bool:
 
     Repetition is allowed where the source repeats as often, as in a row of dots.
     """
-    if len(target) > 2 * len(source) + 10:
+    if len(target) > _MAX_RATIO * len(source) + 10:
         return True
     if len(target) < _MIN_COPIES or max(Counter(target).values()) < _MIN_COPIES:
         return False
@@ -65,7 +66,8 @@ def search_without_loops(
         for row, (source, [best, *_]) in enumerate(zip(sentences, first, strict=True))
         if is_retried(source, best.ids, options)
     ]
-    second = search(rows, replace(exact, no_repeat_ngram_size=_RETRY_NGRAM))
+    ratio = min(options.max_length_ratio, _MAX_RATIO)  # longer ones would be runaways again
+    second = search(rows, replace(exact, no_repeat_ngram_size=_RETRY_NGRAM, max_length_ratio=ratio))
     runaways = [row for row in rows if is_runaway(sentences[row], second[row][0].ids)]
     # With `retry_loops`, an engine may leave out the scores of runaways.
     rescored = search([row for row in runaways if options.has_scores and math.isnan(first[row][0].score)], exact)

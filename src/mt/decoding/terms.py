@@ -1,7 +1,7 @@
 """Search for translations that contain given terms, which it is forced to write.
 
 A sentence whose hypotheses lack a term is searched again: the term is forced where the best hypothesis has the word
-that is aligned to it by attention, or else at the places where it costs least, and search continues freely behind it.
+that is aligned to it by attention, or else at the place where it is likeliest, and search continues freely behind it.
 Terms are placed from left to right, so what has been placed stays, and every term gets its place unless the
 translation would become too long. Placeholders, which the model would have to copy, are not needed (docs/lab/terms.md).
 """

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import repeat
 from typing import TYPE_CHECKING
 
 from mt.console import log
@@ -24,7 +23,7 @@ from mt.decoding.terms import Sentence, TermSearch
 from mt.errors import InputError
 from mt.system.distributed import Distributed
 from mt.text.languages import chosen_language, is_spaced
-from mt.text.lines import without_line_breaks
+from mt.text.lines import with_plain_spaces, without_line_breaks
 from mt.text.preprocessing import NO_PREPROCESSING, Preprocessed, Preprocessing
 from mt.text.words import word_starts
 
@@ -122,7 +121,7 @@ class Translator:
     def translate(
         self, lines: Sequence[str], options: SearchOptions, first_line: LineNumbers = 1, prefixes: Sequence[str] = ()
     ) -> list[list[Candidate]]:
-        """Return the n best translations of each line, best first; an empty line has one empty translation.
+        """Return the n best translations of each line, best first; a line without letters and digits stays as it is.
 
         Translations begin with the `prefixes`, one for each line. A warning names each line longer than the model's
         limit by its number, unless `first_line` is None.
@@ -132,8 +131,9 @@ class Translator:
                 characters, or belongs to a long line.
         """
         self.to(None)  # raises
-        preprocessed = list(map(self._preprocessed, lines, prefixes or repeat("")))
-        split = [self._split(line) for line, _ in preprocessed]
+        prefixes = prefixes or [""] * len(lines)
+        preprocessed = list(map(self._preprocessed, lines, prefixes))
+        split = [self._split(line, prefix) for (line, _), prefix in zip(preprocessed, prefixes, strict=True)]
         numbers = range(first_line, first_line + len(lines)) if isinstance(first_line, int) else first_line
         for number, parts in zip(numbers or (), split, strict=False):
             if len(parts) > 1:
@@ -141,7 +141,10 @@ class Translator:
         sentences = self._sentences(split, options, prefixes, numbers or range(1, len(lines) + 1))
         sentences = [self._spelt(sentence) if sentence.prefix.ids else sentence for sentence in sentences]
         results = zip(sentences, self._search(sentences, options), strict=True)
-        candidates = [self._join([next(results) for _ in parts]) for parts in split]
+        candidates = [
+            self._join([next(results) for _ in parts]) or [Candidate(normalized(line), 0.0, 0.0)]
+            for parts, (line, _) in zip(split, preprocessed, strict=True)
+        ]
         return [
             n_best if recase is None else [replace(c, text=recase(c.text, self.chosen or "")) for c in n_best]
             for n_best, (_, recase) in zip(candidates, preprocessed, strict=True)
@@ -151,7 +154,8 @@ class Translator:
         self, lines: Sequence[str], options: SearchOptions, first_line: int, prefixes: Sequence[str]
     ) -> None:
         """Raise the `InputError` that `translate` would raise for prefixes, without translating."""
-        split = [self._split(line) for line, _ in map(self._preprocessed, lines, prefixes)]
+        preprocessed = map(self._preprocessed, lines, prefixes)
+        split = [self._split(line, prefix) for (line, _), prefix in zip(preprocessed, prefixes, strict=True)]
         self._sentences(split, options, prefixes, range(first_line, first_line + len(lines)))
 
     def _sentences(
@@ -229,7 +233,7 @@ class Translator:
 
     def term_share(self, lines: Sequence[str], translations: Sequence[str]) -> float | None:
         """Return the percentage of lines with terms whose translations have all of them; None without such lines."""
-        return self._terms.share(lines, translations) if self.glossary else None
+        return self._terms.share(list(map(self._plain, lines)), translations) if self.glossary else None
 
     def warn_long_lines(self, lines: Sequence[str], text_name: str) -> None:
         """Log one warning about all lines longer than the model's limit."""
@@ -266,18 +270,22 @@ class Translator:
 
     def _preprocessed(self, line: str, prefix: str = "") -> Preprocessed:
         """Return a line with case and spelling restored; a prefix decides the case of its translation instead."""
-        line = without_line_breaks(line)
+        line = self._plain(line)
         return self.preprocessing.apply(line, self.format.source_lang, bool(prefix.strip()), self._terms.spans)
 
-    def _split(self, line: str) -> list[str]:
-        return parts_of(line, self.tokenizers.source, self._limit)
+    def _plain(self, line: str) -> str:
+        """Return a line without unusual white space."""
+        return with_plain_spaces(line) if is_spaced(self.format.source_lang) else without_line_breaks(line)
+
+    def _split(self, line: str, prefix: str = "") -> list[str]:
+        """Return the parts of a line to translate; none of one without letters, digits, terms and a prefix."""
+        is_text = any(map(str.isalnum, line)) or prefix or (self.glossary and self._terms.find(line))
+        return parts_of(line, self.tokenizers.source, self._limit) if is_text else []
 
     def _join(self, parts: list[tuple[Sentence, list[Hypothesis]]]) -> list[Candidate]:
-        """Join the parts of a line, each with its hypotheses, rank by rank."""
-        if not parts:
-            return [Candidate("", 0.0, 0.0)]
-        candidates, prefix = [], parts[0][0].prefix
-        for rank in range(max(len(hypotheses) for _, hypotheses in parts)):
+        """Join the parts of a line, each with its hypotheses, rank by rank; a line without parts has no candidates."""
+        candidates, prefix = [], parts[0][0].prefix if parts else Prefix()
+        for rank in range(max((len(hypotheses) for _, hypotheses in parts), default=0)):
             chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for _, hypotheses in parts]
             if prefix.text:
                 texts = [speller_of(self.tokenizers.target).decode(prefix, chosen[0].ids)]

@@ -27,6 +27,9 @@ _MAX_LINE = 2**24  # bytes
 _MAX_BLOCK = 2**23  # bytes; reached by 4,000 lines of 2,000 letters
 _READ = 2**16 * min(16, os.cpu_count() or 1)  # bytes; for each core some hundred lines, which make good batches
 _LINE_BREAK = re.compile("\r\n|\r|\n")
+_INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # soft hyphens, and spaces without width
+# Beside a mark or digit one non-breaking space stays: French text has it there.
+_WHITE = re.compile(r"\s{2,}|[^\S \xa0\u202f]|(?<=[^\W\d_])[\xa0\u202f](?=[^\W\d_])")
 _MANY_MARKS = re.compile(r"\W{100,}")  # marks are no word characters
 _ARCHIVES = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
@@ -230,3 +233,11 @@ def _arriving(stream: BufferedReader) -> Iterator[list[bytes]]:
 def without_line_breaks(text: str) -> str:
     """Replace line breaks, which training text does not have, by spaces."""
     return _LINE_BREAK.sub(" ", text) if "\n" in text or "\r" in text else text
+
+
+def with_plain_spaces(text: str) -> str:
+    """Return a text with single spaces between its words, and without invisible characters, as training text is.
+
+    It is to be in a language that writes spaces; others may separate words by characters without width.
+    """
+    return _WHITE.sub(" ", _INVISIBLE.sub("", text))
