@@ -451,7 +451,7 @@ def test_sigterm_lets_begun_requests_end(models: list[Path], tmp_path: Path) -> 
 
 
 STUCK_SERVER = """
-import sys, time
+import signal, sys, time
 from mt.console import set_up_logging
 from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Translator
@@ -464,17 +464,19 @@ class Stuck(Translator):
     def __init__(self): self.separator = " "
     def translate(self, *_): time.sleep(100)
 
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as `mt` does
 set_up_logging()
 app = create_app([Direction("en", "xx", Stuck(), SearchOptions())], Limits(seconds=0.3))
 serve(app, listen("127.0.0.1", 0), drain_seconds=1)
 """
 
 
-def test_ctrl_c_does_not_wait_for_a_batch_that_nobody_waits_for() -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_does_not_wait_for_a_batch_that_nobody_waits_for(number: signal.Signals, code: int) -> None:
     server = ServerProcess(cwd=Path(), program=["-c", STUCK_SERVER])
     assert server.ask("/translate", question("a"))[0] == 503
     started = time.monotonic()
-    assert server.stop(signal.SIGINT) == 130
+    assert server.stop(number) == code
     assert time.monotonic() - started < 30
 
 
