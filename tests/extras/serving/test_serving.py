@@ -537,6 +537,21 @@ def test_requests_take_turns_and_what_nobody_waits_for_is_not_begun() -> None:
     assert max(map(len, batches)) <= 128
 
 
+def test_long_sentences_fill_a_batch() -> None:
+    batches: list[list[str]] = []
+
+    async def ask() -> list[list[list[Candidate]]]:
+        batcher, translator = Batcher(10_000, Metrics()), Copying(batches.append)
+        found = await asyncio.gather(*(batcher.translate(translator, [line] * 20, SearchOptions()) for line in lines))
+        batcher.close()
+        return found
+
+    lines = ["a" * 1000, "b" * 10_000, "c"]
+    assert [[c.text for [c] in answer] for answer in asyncio.run(ask())] == [[line] * 20 for line in lines]
+    assert max(len("".join(batch[:-1])) for batch in batches) < 8000
+    assert max(map(len, batches)) > 20
+
+
 def test_tags_of_a_text_do_not_change_the_search_of_another() -> None:
     class Naming(Copying):
         """A translator that adds to each line whether its attention was asked for."""
