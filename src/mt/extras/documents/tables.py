@@ -74,7 +74,8 @@ class Table:
         old, record = self._rows[number], self._records[number]
         if old[self._target : self._target + 1] == [text]:
             return record
-        bare, delimiter = record.rstrip("\r\n"), self._dialect["delimiter"]
+        bare = record.rstrip("\r\n")
+        delimiter: str = self._dialect["delimiter"]
         quoted = {"quoting": csv.QUOTE_ALL, **self._dialect}
         style = quoted if _format_row(old, quoted) == bare else self._dialect
         cell = f"[^{re.escape(delimiter)}]*"
