@@ -185,6 +185,7 @@ def test_a_forked_process_needs_a_model_of_its_own(translator: Translator) -> No
         ({"mbr": 4, "utility": "ter"}, "utility: 'ter' is not one of chrf, bleu"),
         ({"beam": 2}, "beam is no argument of a search"),
         ({"sample": "no"}, "sample: 'no' is neither True nor False"),
+        ({"details": "yes"}, "details: 'yes' is neither True nor False"),
         ({"attention": True, "details": True}, "attention takes a single model on torch"),
         ({"to": "de"}, "de"),
     ],
@@ -205,6 +206,9 @@ def test_wrong_texts_and_models(translator: Translator, on_torch: Translator, tm
     for wrong in ({"text": "a \ud800"}, {"text": "a", "prefix": "\udfff"}):
         with pytest.raises(mt.InputError, match=r"\\ud.* has half of a surrogate pair"):
             translator.translate(**wrong)  # type: ignore[call-overload]
+    for given in ({"model": 3}, {"model": [3]}, {"keep": 3}, {"keep": ["a", 3]}):
+        with pytest.raises(mt.InputError, match="3 is not a string"):
+            mt.load(**given)  # type: ignore[arg-type]
     with pytest.raises(mt.InputError) as error:
         mt.load(tmp_path / "none")
     assert error.value.location == str(tmp_path / "none")

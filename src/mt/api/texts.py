@@ -1,6 +1,7 @@
 """Texts and names that come from Python, where types are only hints."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,13 @@ Texts = str | Iterable[str]  # one, or several
 
 
 def several(given: str | Path | Iterable[Any] | None) -> list[Any]:
-    """Return a list of the given names or patterns: several, a single one, or none."""
-    return [given] if isinstance(given, str | Path) else list(() if given is None else given)
+    """Return a list of the given names or patterns: several, a single one, or none; `InputError` for others."""
+    if given is None:
+        return []
+    names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    if wrong := [name for name in names if not isinstance(name, str | PathLike)]:
+        raise _not_text(wrong[0])
+    return names
 
 
 def texts_of(given: Texts) -> Iterator[Any]:

@@ -117,6 +117,8 @@ class Translator:
         Raises:
             InputError: not strings, unknown or contradicting arguments, or an unknown language.
         """
+        if details not in (True, False):
+            raise InputError(f"details: {details!r:.50} is neither True nor False")
         options.setdefault("scores", details or n_best is not None)
         results = list(self.results(text, 1 if n_best is None else n_best, **options))
         texts = [r.text if n_best is None else [candidate.text for candidate in r.n_best] for r in results]

@@ -66,6 +66,9 @@ def test_a_translation_is_no_markup_of_a_cue(tmp_path: Path) -> None:
         ("one\n\u3000two\n", "ONE TWO\n"),
         ("- first line\n\tsecond line\n", "- FIRST LINE SECOND LINE\n"),
         ("> 1. first\n>\t\tsecond\n\nlast\n", "> 1. FIRST SECOND\n\nLAST\n"),
+        ("> see `a\n> --b` and `c` or\n> [the\n> d](e.md\n> \"f\") now\n",
+         "> SEE `a\n> --b` AND `c` OR\n> [THE D](e.md\n> \"f\") NOW\n"),
+        ("a <!-- b\nc --> d <a href=e\ntitle=f>g</a>\nh\n", "A <!-- b\nc --> D <a href=e\ntitle=f>G</a>\nH\n"),
         ("first\rsecond\n\nthird\r\r\nfourth\n", "FIRST SECOND\n\nTHIRD\r\r\nFOURTH\n"),
     ],
 )  # fmt: skip

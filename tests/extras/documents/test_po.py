@@ -6,8 +6,9 @@ import mkdocs
 import polib
 import pytest
 
-from document_helpers import same, shout, translated
+from document_helpers import same, shout, translated, translator
 from mt.errors import InputError
+from mt.extras.documents.translating import translate_document
 
 MKDOCS = Path(mkdocs.__file__).parent
 PO = """\
@@ -112,6 +113,21 @@ def test_columns_of_a_message_stay(tmp_path: Path) -> None:
     (tmp_path / "a.po").write_text(f'msgid ""\nmsgstr ""\n\nmsgid "{message}"\nmsgstr ""\n')
     [entry] = polib.pofile(translated(tmp_path / "a.po", lambda texts: [f"{text}!" for text in texts]).decode())
     assert entry.msgstr == "  -h, --help!      show this help!\n\tName:!\t\tvalue.! Or two!   one!\n"
+
+
+@pytest.mark.parametrize(
+    ("escape", "is_kept"),
+    [("\\033[0m", True), ("\\x1b", True), ("\\\\\\a", True), ("\\\\033", False), ('\\t\\"', False)],
+)
+def test_an_entry_with_other_escapes_stays_and_is_reported(tmp_path: Path, escape: str, is_kept: bool) -> None:
+    source = f'# \\a\nmsgid "one"\nmsgstr ""\n\nmsgid ""\n"two{escape}"\nmsgstr ""\n'
+    (tmp_path / "a.po").write_text(source)
+    done = translate_document(tmp_path / "a.po", tmp_path / "b.po", translator(shout))
+    new = (tmp_path / "b.po").read_text()
+    assert 'msgid "one"\nmsgstr "ONE"' in new
+    assert (f'msgid ""\n"two{escape}"\nmsgstr ""\n' in new) is is_kept
+    assert [place for place, _ in done.kept] == ["line 5"] * is_kept
+    assert done.segments == 2
 
 
 def test_a_template_gets_a_character_set(tmp_path: Path) -> None:

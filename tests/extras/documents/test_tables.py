@@ -22,6 +22,9 @@ from mt.errors import InputError
         ("a.csv", "en", "\ufeffsep=|\r\nid;x|en\r\n1|hi\r\n", "\ufeffsep=|\r\nid;x|en\r\n1|HI\r\n"),
         ("a.tsv", "1:2", "hi\n\nyou\tdu", "hi\tHI\n\nyou\tdu"),
         ("a.tsv", "1:2", '"Hi" he said\n5" long\n', '"Hi" he said\t"HI" HE SAID\n5" long\t5" LONG\n'),
+        ("a.tsv", "1:2", '5" long\n', '5" long\t5" LONG\n'),
+        ("a.tsv", "1:2", 'a 5"\t\t"b"\n', 'a 5"\t"A 5"""\t"b"\n'),
+        ("a.csv", "2:4", '5",a,"b, ""c""\n"\n', '5",a,"b, ""c""\n",A\n'),
         ("a.tsv", "1:2", '"a ""b"" c"\n', '"a ""b"" c"\t"A ""B"" C"\n'),
     ],
 )

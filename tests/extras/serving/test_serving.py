@@ -451,7 +451,7 @@ def test_sigterm_lets_begun_requests_end(models: list[Path], tmp_path: Path) -> 
 
 
 STUCK_SERVER = """
-import sys, time
+import signal, sys, time
 from mt.console import set_up_logging
 from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Translator
@@ -464,17 +464,19 @@ class Stuck(Translator):
     def __init__(self): self.separator = " "
     def translate(self, *_): time.sleep(100)
 
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as `mt` does
 set_up_logging()
 app = create_app([Direction("en", "xx", Stuck(), SearchOptions())], Limits(seconds=0.3))
 serve(app, listen("127.0.0.1", 0), drain_seconds=1)
 """
 
 
-def test_ctrl_c_does_not_wait_for_a_batch_that_nobody_waits_for() -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_does_not_wait_for_a_batch_that_nobody_waits_for(number: signal.Signals, code: int) -> None:
     server = ServerProcess(cwd=Path(), program=["-c", STUCK_SERVER])
     assert server.ask("/translate", question("a"))[0] == 503
     started = time.monotonic()
-    assert server.stop(signal.SIGINT) == 130
+    assert server.stop(number) == code
     assert time.monotonic() - started < 30
 
 
@@ -533,6 +535,21 @@ def test_requests_take_turns_and_what_nobody_waits_for_is_not_begun() -> None:
     assert sum(batch[0] == "gone" for batch in batches) == 1
     assert batches.index(["small"]) <= 2
     assert max(map(len, batches)) <= 128
+
+
+def test_long_sentences_fill_a_batch() -> None:
+    batches: list[list[str]] = []
+
+    async def ask() -> list[list[list[Candidate]]]:
+        batcher, translator = Batcher(10_000, Metrics()), Copying(batches.append)
+        found = await asyncio.gather(*(batcher.translate(translator, [line] * 20, SearchOptions()) for line in lines))
+        batcher.close()
+        return found
+
+    lines = ["a" * 1000, "b" * 10_000, "c"]
+    assert [[c.text for [c] in answer] for answer in asyncio.run(ask())] == [[line] * 20 for line in lines]
+    assert max(len("".join(batch[:-1])) for batch in batches) < 8000
+    assert max(map(len, batches)) > 20
 
 
 def test_tags_of_a_text_do_not_change_the_search_of_another() -> None:

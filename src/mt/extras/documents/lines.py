@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from mt.extras.documents.segments import has_words
@@ -21,15 +21,15 @@ _EXTENSION = re.compile(r'(?:!!!|\?\?\?\+?) +[a-z][a-z -]*+(?:"[^"]*"\s*)?$|===[
 _DEFINITION = re.compile(r": +")
 # A byte order mark, and YAML or TOML
 _FRONT_MATTER = re.compile(r"\A\ufeff?(?:(---|\+\+\+)\r?\n.*?\n\1[ \t]*\r?\n)?", re.DOTALL)
-# Code, images, links' targets, references, HTML, hard line breaks, escapes and emphasis of Markdown. URLs are matched,
-# too, though they stay in the text: nothing in them is emphasis.
+# Code, images, links' targets, references, HTML, line ends, escapes and emphasis of Markdown, which may wrap. URLs are
+# matched, too, though they stay in the text: nothing in them is emphasis.
 _INLINE = re.compile(
     r"""<(code|kbd|samp|tt|var)\b[^<>]*>.{0,1000}?</\1>
     |<(\w+)\b(?=[^<>]*\stranslate=["']?no\b)[^<>]*>.{0,1000}?</\2>
     |\{\{[^{}]*\}\}|\{%[^{}]*%\}|(?<!`)`(?!`)[^`]+`(?!`)|(?<!`)``(?!`).+?(?<!`)``(?!`)
     |!?\[(?=[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*){0,5}\](?:\(|\[[^\[\]]))
     |\]\((?:[^()"]|\([^()]*\)|"[^"]*")*\)|\]\[[^\[\]]+\]|\[[^\[\]]*\](?:\[\]|(?![(\[]))
-    |<!--.*?-->|</?[A-Za-z][^<>]*>|(?:(?<!\ )\ {2,}|\\)\Z|\\[^\w\s]|\*+|~~
+    |<!--.*?-->|</?[A-Za-z][^<>]*>|(?:(?<!\ )\ {2,}|\\)(?:\Z|(?=\n))|\n|\\[^\w\s]|\*+|~~
     |(?<!\w)_++(?=[^\W_])|(?<=[^\W_])_++(?![^\W_])
     """
     rf"|(?P<url>{URL}(?<![*_~]))",
@@ -99,8 +99,7 @@ def scan_markdown(source: str) -> Spliced:
         if not spans and has_words(token.content):
             document.kept.append((f"line {token.map[0] + 1}", f"not found as it stands: {token.content:.60}"))
         for text in _texts(source, spans):
-            pieces = [piece for start, end in text for piece in _pieces(source, start, end, _INLINE)]
-            document.add(_joined(source, pieces, text), f"line {token.map[0] + 1}")
+            document.add(_joined(source, _inline_pieces(source, text), text), f"line {token.map[0] + 1}")
     return document
 
 
@@ -141,7 +140,15 @@ def _located(
     return spans
 
 
-def _joined(source: str, pieces: list[list[Span]], spans: list[tuple[int, int]]) -> list[list[Span]]:
+def _inline_pieces(source: str, spans: Sequence[tuple[int, int]]) -> Iterator[list[Span]]:
+    """Yield the texts between the marks and line ends of a paragraph, whose marks may wrap."""
+    text = "\n".join(source[start:end] for start, end in spans)
+    positions = [n for start, end in spans for n in range(start, end + 1)]  # in the source, of each character
+    for [span] in _pieces(text, 0, len(text), _INLINE):
+        yield [Span(positions[span.start], positions[span.end], span.text)]
+
+
+def _joined(source: str, pieces: Iterable[list[Span]], spans: list[tuple[int, int]]) -> list[list[Span]]:
     """Join pieces with only a line end between them; a hard line break keeps them apart."""
     joined: list[list[Span]] = []
     starts = {start for start, _ in spans}

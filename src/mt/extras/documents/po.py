@@ -8,6 +8,7 @@ from mt.extras.documents.segments import Segment, columns_of
 from mt.text.po import CHARSET, read_catalogue
 
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d)")
+_OTHER_ESCAPE = re.compile(r'(?<!\\)(?:\\\\)*(\\[^\\"ntrvbf])')  # such as \033
 
 
 class PoFile:
@@ -18,13 +19,20 @@ class PoFile:
         catalogue, text, self._charset = read_catalogue(content, place)
         self._lines = text.splitlines(keepends=True)
         entries = [entry for entry in catalogue if entry.msgid and not (entry.obsolete or entry.fuzzy)]
-        self._entries = [e for e in entries if not e.msgstr and not any((e.msgstr_plural or {}).values())]
+        entries = [e for e in entries if not e.msgstr and not any((e.msgstr_plural or {}).values())]
         forms = _PLURALS.search(catalogue.metadata.get("Plural-Forms", ""))
         self._plurals = int(forms[1]) if forms else 2  # of the target language
+        self._entries: list[Any] = []
         self.segments: list[Segment] = []
-        for entry in self._entries:  # each line or column of a text is translated by itself
-            pieces = [piece for text in _texts(entry) for piece in columns_of(text)]
-            self.segments.append(Segment(tuple(pieces), f"line {entry.linenum or 1}"))
+        self.kept: list[tuple[str, str]] = []  # place and reason of entries that stay
+        for entry in entries:  # each line or column of a text is translated by itself
+            place = f"line {entry.linenum or 1}"
+            if escape := self._other_escape(max(entry.linenum, 1) - 1):
+                self.kept.append((place, f"the escape sequence {escape}: {entry.msgid:.60}"))
+            else:
+                self._entries.append(entry)
+                pieces = [piece for text in _texts(entry) for piece in columns_of(text)]
+                self.segments.append(Segment(tuple(pieces), place))
 
     def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
         """Return the catalogue with translations."""
@@ -41,6 +49,13 @@ class PoFile:
             return text.encode(self._charset)
         except UnicodeError:  # letters of the target language that the old character set lacks
             return CHARSET.sub(r"\1UTF-8", text, count=1).encode()
+
+    def _other_escape(self, start: int) -> str:
+        """Return the first escape sequence that polib does not read in the entry at `start`; empty if there is none."""
+        lines = (self._lines[n].lstrip() for n in range(start, len(self._lines)))
+        source = takewhile(lambda line: not line.startswith("msgstr"), lines)
+        found = _OTHER_ESCAPE.search("".join(line for line in source if not line.startswith("#")))
+        return found[1] if found else ""
 
 
 def _fill(lines: list[str], start: int, forms: list[str], is_plural: bool) -> None:

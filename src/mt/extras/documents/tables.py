@@ -27,16 +27,9 @@ class Table:
         self._mark, text = mark[0], content[mark.end() :]
         head = re.sub(r'"[^"]*(?:"|$)', "", text.split("\n", 1)[0])  # without what is quoted
         guess = "\t" if kind == "tsv" else max(",;\t|", key=head.count)
-        self._dialect: dict[str, Any] = {"delimiter": mark[1] or guess}  # how the csv module reads the rows
         if "\0" in text:
             raise InputError(f"{place}: holds NUL bytes, so it is no table", "check its kind")
-        try:
-            self._records, self._rows = _rows(text, {**self._dialect, "strict": True})
-        except csv.Error as error:
-            if kind != "tsv":
-                raise InputError(f"{place}: {error}", "close the quotation marks, and double those in a cell") from None
-            self._dialect |= {"quoting": csv.QUOTE_NONE, "quotechar": None}
-            self._records, self._rows = _rows(text, self._dialect)
+        self._dialect, self._records, self._rows = _parsed(text, kind, mark[1] or guess, place)
         header = self._rows[0] if self._rows else []
         wide = next((n for n, row in enumerate(self._rows, 1) if any(map(str.strip, row[len(header) :]))), None)
         if kind == "csv" and wide is not None:
@@ -79,14 +72,35 @@ class Table:
     def _record(self, number: int, text: str) -> str:
         """Return a row with a new target cell, quoted in the style that the row has."""
         old, record = self._rows[number], self._records[number]
-        row = [*old, *[""] * (self._target + 1 - len(old))]
-        row[self._target] = text
-        if row == old:
+        if old[self._target : self._target + 1] == [text]:
             return record
         bare = record.rstrip("\r\n")
+        delimiter: str = self._dialect["delimiter"]
         quoted = {"quoting": csv.QUOTE_ALL, **self._dialect}
         style = quoted if _format_row(old, quoted) == bare else self._dialect
-        return _format_row(row, style) + record[len(bare) :]
+        cell = f"[^{re.escape(delimiter)}]*"
+        if "quoting" not in self._dialect:
+            cell = f'"(?:[^"]|"")*"|{cell}'
+        cells = re.findall(f"(?:^|{re.escape(delimiter)})({cell})", bare)
+        cells += [""] * (self._target + 1 - len(cells))
+        cells[self._target] = _format_row([text], style)
+        return delimiter.join(cells) + record[len(bare) :]
+
+
+def _parsed(text: str, kind: str, delimiter: str, place: str) -> tuple[dict[str, Any], list[str], list[list[str]]]:
+    """Return how the csv module reads a table, and its rows as text and as cells.
+
+    Quotation marks in a TSV file belong to the text, unless some begin a cell and all are those of a table.
+    """
+    quoted: dict[str, Any] = {"delimiter": delimiter}
+    plain = {**quoted, "quoting": csv.QUOTE_NONE, "quotechar": None}
+    try:
+        if kind == "csv" or re.search(rf'(?:\A|[{re.escape(delimiter)}\r\n])"', text):
+            return quoted, *_rows(text, {**quoted, "strict": True})
+    except csv.Error as error:
+        if kind == "csv":
+            raise InputError(f"{place}: {error}", "close the quotation marks, and double those in a cell") from None
+    return plain, *_rows(text, plain)
 
 
 def _rows(text: str, dialect: dict[str, Any]) -> tuple[list[str], list[list[str]]]:

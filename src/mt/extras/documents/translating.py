@@ -82,7 +82,7 @@ def translate_document(
     result = translate_segments(document.segments, translate, languages, show_sample)
     written = document.written(result.texts)
     atomic.write_bytes(output, written.encode() if isinstance(written, str) else written)
-    kept = (document.kept if isinstance(document, Spliced) else []) + result.kept
+    kept = (document.kept if isinstance(document, Spliced | PoFile) else []) + result.kept
     changed = sum(text is not None for text in result.texts)
     if changed + len(result.kept) < len(result.texts):
         log.info("%s: in %s already, so it is copied", source, languages[1])

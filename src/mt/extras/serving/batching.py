@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from mt.console import log
 from mt.decoding.candidates import Candidate
@@ -16,8 +17,9 @@ from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Translator
 from mt.extras.serving.limits import Metrics, RequestError
 
-# Sentences in a batch; more would add latency for little throughput, and a running batch cannot be cancelled.
-_BATCH_SIZE = 128
+# Sentences in a batch, and characters before its last sentence; more would add latency for little throughput, and a
+# running batch cannot be cancelled.
+_BATCH_SIZE, _BATCH_CHARACTERS = 128, 8000
 # Concurrent batches: while one is tokenized or its responses are sent, another keeps the cores busy.
 _WORKERS = 2
 
@@ -114,16 +116,18 @@ class Batcher:
         """Take the first job and all that can share its batch, each with as many sentences as there is room for."""
         batch: list[tuple[_Job, Sequence[str]]] = []
         others: list[_Job] = []
-        room = _BATCH_SIZE
+        sentences, characters = _BATCH_SIZE, _BATCH_CHARACTERS
         while self._jobs:
             job = self._jobs.popleft()
             if job.result.done():  # cancelled
                 self._count(-len(job.remaining()))
-            elif room == 0 or (batch and not job.matches(batch[0][0])):
+            elif min(sentences, characters) <= 0 or (batch and not job.matches(batch[0][0])):
                 others.append(job)
             else:
-                share = job.remaining()[:room]
+                lines = job.remaining()[:sentences]
+                starts = accumulate(map(len, lines), initial=0)
+                share = [line for line, start in zip(lines, starts, strict=False) if start < characters]
                 batch.append((job, share))
-                room -= len(share)
+                sentences, characters = sentences - len(share), characters - sum(map(len, share))
         self._jobs.extend(others)
         return batch

@@ -85,10 +85,10 @@ def serve(app: FastAPI, bound: socket.socket, drain_seconds: int, forwarded_allo
     )
     try:
         _Server(config).run(sockets=[bound])
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as error:  # of SIGINT or SIGTERM
         # Python would wait for the threads of abandoned batches.
         logging.shutdown()
-        os._exit(130)
+        os._exit(getattr(error, "code", 130))
 
 
 class _Server(uvicorn.Server):
