@@ -25,7 +25,7 @@ from mt.storage.run_dir import ModelDir, RunDir
 
 MAX_LOSS = 0.5
 NUMBER_FORMATS = ("float32", "float16", "int8")
-_VERSION = 2  # of the exported files; increasing it makes `write_exports` write them again
+_VERSION = 3  # of the exported files; increasing it makes `write_exports` write them again
 
 _PACKAGES: dict[ExportFormat, tuple[str, ...]] = {
     "ctranslate2": ("ctranslate2",),
