@@ -279,6 +279,18 @@ def test_a_damaged_table_is_refused_by_name(tmp_path: Path, name: str, content: 
     assert refusal(tmp_path, {"file": name}).startswith(f"{tmp_path / name}{message}")
 
 
+def test_an_unclosed_quote_does_not_read_all_of_a_large_table(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b'en,it\n"a,b\n' + (b"c" * 2**20 + b",d\n") * 40)
+    tracemalloc.start()
+    with pytest.raises(InputError) as error:
+        pairs_of(tmp_path, {"file": "t.csv"})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert error.value.message.startswith(f"{tmp_path / 't.csv'}:2: not valid CSV: field larger than")
+    assert error.value.hint.startswith("close the quote")
+    assert peak < 120e6, "a cell of 2**24 characters, and a few copies of a line"
+
+
 @pytest.mark.parametrize("name", KINDS[:3])
 def test_an_empty_table_has_no_pairs(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"")

@@ -61,6 +61,17 @@ def test_latest_stays_the_version_that_was_downloaded(opus: Web, tmp_path: Path)
     assert input_digests(newer)["data.train"] != before["data.train"]
 
 
+def test_a_damaged_answer_in_the_cache_is_asked_for_again(opus: Web, tmp_path: Path) -> None:
+    assert pairs_of(tmp_path, {"opus": "Books"}) == PAIRS
+    answer = tmp_path / "cache/opus/Books_latest_en-it.json"
+    whole = answer.read_bytes()
+    for content in (whole[:-9], b"", b"[]"):
+        answer.write_bytes(content)
+        assert pairs_of(tmp_path, {"opus": "Books"}) == PAIRS
+        assert answer.read_bytes() == whole
+    assert [path for path, _ in opus.asked].count("/opusapi/") == 4
+
+
 def test_a_language_of_opus_may_have_a_region(opus: Web) -> None:
     opus.add_corpus(zipped(BOOKS), "v2", source="en-GB", target="fr")
     assert opus_archive("Books", "latest", ("fr", "en-GB"))[1] == "v2"

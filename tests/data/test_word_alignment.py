@@ -63,6 +63,13 @@ def test_empty_and_single_sentences_are_aligned() -> None:
     assert list(align_words(nothing, nothing)) == []
 
 
+def test_a_pair_with_a_very_long_sentence_has_no_links(caplog: pytest.LogCaptureFixture) -> None:
+    long = "a " * 1001
+    assert list(align_words(as_words([long, "a b", "a"]), as_words(["x", "x y", long]))) == [[], [(0, 0), (1, 1)], []]
+    assert "2 of 3 pairs have more than 1,000 words on one side and get no links; the first is pair 1" in caplog.text
+    assert list(align_words(as_words([long]), as_words([long]))) == [[]]
+
+
 @pytest.mark.parametrize(
     ("forward", "backward", "expected"),
     [

@@ -227,7 +227,11 @@ def test_different_line_counts_name_both(tmp_path: Path, n_source: int, n_target
     target.write_bytes(b"\n" * (n_target - 1) + (last or b"\n") if n_target else b"")
     with pytest.raises(InputError) as caught:
         list(read_parallel(source, target))
-    assert caught.value.message == f"{source} has {n_source} lines but {target} has {n_target}"
+    expected = f"{source} has {n_source} lines but {target} has {n_target}"
+    if not n_source * n_target:
+        empty, other = (target, source) if n_source else (source, target)
+        expected = f"{empty}: this text is empty, but {other} has 2 lines"
+    assert caught.value.message == expected
 
 
 def test_pairs_are_read_lazily(tmp_path: Path) -> None:

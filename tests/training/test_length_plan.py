@@ -10,6 +10,7 @@ import pytest
 
 from command import Command
 from mt.config import parse_config
+from mt.errors import MachineError
 from mt.storage.run_dir import RunDir
 from mt.system.distributed import SINGLE_PROCESS
 from mt.training.length_plan import LengthPlan
@@ -122,6 +123,17 @@ def test_plans_are_repeated_until_the_limit_changes(tiny: Path) -> None:
     assert (again.at(39), again.at(40), again.replan(40)) == (300, steps, steps)
     other = plan(tiny, "training.minutes=7", step=39, elapsed=39.0)
     assert (other.at(39), other.at(40)) == (300, 300)
+
+
+def test_a_damaged_record_is_named(tiny: Path) -> None:
+    plan(tiny)
+    path = tiny / "run/length.json"
+    for content in (path.read_bytes()[:-9], b"", b"[]", b"{}"):
+        path.write_bytes(content)
+        with pytest.raises(MachineError) as error:
+            plan(tiny)
+        assert error.value.message == f"{path}: damaged, so this run cannot be resumed exactly"
+        assert error.value.hint.startswith("restore it; if you remove it")
 
 
 def test_another_limit_is_planned_for_at_once(tiny: Path) -> None:

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from command import mt
 from config_helpers import SMALLEST
 from mt.config import parse_config
-from mt.errors import InputError
+from mt.errors import InputError, MachineError
 from mt.model.build import TranslationModel, build
 from mt.storage.run_dir import RunDir
 from mt.system.devices import choose_device, has_bf16, has_fp16
@@ -108,6 +108,9 @@ def test_the_faster_format_is_chosen_once_for_a_run(
     record = json.loads(parts.run.precision.read_bytes())
     parts.run.precision.write_text(json.dumps({**record, "device": "cuda"}))  # the run moves to another device
     assert choose(parts) == ("bf16" if 1 / speedup > 1.1 else "fp32")
+    parts.run.precision.write_text(json.dumps(record)[:-1])
+    with pytest.raises(MachineError, match=r"precision\.json: damaged"):
+        choose(parts)
 
 
 def test_the_measurement_times_both_formats_and_leaves_the_model_as_it_was(tiny: Path) -> None:

@@ -59,7 +59,7 @@ class _Corpus(Section):
     both_ways: bool = False
     """Whether it is also read the other way, from the target to the source language, as another source."""
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
-    """Times it is read per epoch of training; 0.5: half of it, another half in the next epoch."""
+    """Times it is read per epoch of training; 0.5: a random half, drawn again in each epoch."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

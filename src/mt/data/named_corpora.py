@@ -29,20 +29,30 @@ def opus_archive(corpus: str, version: str, languages: tuple[str, str]) -> tuple
     """
     pair = "-".join(sorted(languages))
     answer = cache_folder() / "opus" / f"{corpus}_{version}_{pair}.json"
-    entry = json.loads(answer.read_bytes()) if answer.exists() else _ask_opus(corpus, version, languages)
+    cached = _cached_entry(answer)
+    entry = cached or _ask_opus(corpus, version, languages)
     path = answer.with_name(f"{corpus}_{entry['version']}_{pair}.zip")
     new = not path.exists()
     download(entry["url"], path)
     if new and not zipfile.is_zipfile(path):
         path.unlink()
         raise InputError(f"{entry['url']}: not a zip archive", "try again later")
-    if not answer.exists():
+    if not cached:
         for name in (version, entry["version"]):
             atomic.write_json(answer.with_name(f"{corpus}_{name}_{pair}.json"), entry)
         licence = entry.get("license") or _licence(path)
         size = f"{entry.get('alignment_pairs', 0):,} pairs"
         log.info("OPUS %s %s, %s: %s; licence: %s; %s", corpus, entry["version"], pair, size, licence, _CITATION)
     return path, entry["version"]
+
+
+def _cached_entry(answer: Path) -> dict[str, Any]:
+    """Return what OPUS answered before; empty if it was not asked or the file is damaged."""
+    try:
+        entry = json.loads(answer.read_bytes())
+        return entry if entry["url"] and entry["version"] else {}
+    except (FileNotFoundError, ValueError, TypeError, LookupError):
+        return {}
 
 
 def _ask_opus(corpus: str, version: str, languages: tuple[str, str]) -> dict[str, Any]:

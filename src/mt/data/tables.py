@@ -25,6 +25,7 @@ COLUMNS_HINT = "name the columns with source_column and target_column; header: f
 _MAX_SHEET_BYTES = 2_000_000_000  # of all parts, unpacked
 _MAX_TEXTS = 200_000_000  # bytes of the shared texts, which openpyxl keeps in memory
 _MAX_ROWS = 2**20  # of Excel itself
+_MAX_CELL = 2**24  # characters of a CSV file's cell, of 4 bytes each
 _BATCH_ROWS = 1000  # of Parquet, held in memory twice
 _OLD_EXCEL = b"\xd0\xcf\x11\xe0"  # the container of .xls and of encrypted workbooks
 
@@ -96,7 +97,7 @@ def _plain_cells(path: Path, delimiter: str, on_issue: IssueHandler) -> Iterator
 
 def _quoted_cells(path: Path, delimiter: str, on_issue: IssueHandler) -> Iterator[tuple[int, list[str]]]:
     """Yield cells by RFC 4180: a cell in double quotes may contain delimiters, doubled quotes and line breaks."""
-    csv.field_size_limit(2**31 - 1)
+    csv.field_size_limit(_MAX_CELL)
     rows = csv.reader((line + "\n" for line in read_lines(path, on_issue)), delimiter=delimiter, strict=True)
     start = 1  # of a row, which an unclosed quote makes long
     try:
@@ -105,7 +106,7 @@ def _quoted_cells(path: Path, delimiter: str, on_issue: IssueHandler) -> Iterato
                 yield start, cells
             start = rows.line_num + 1
     except csv.Error as error:
-        problem, hint = f"not valid CSV: {error}", "quoting: false reads quotes as text"
+        problem, hint = f"not valid CSV: {error}", "close the quote; quoting: false reads quotes as text"
         if "new-line character" in str(error):
             problem, hint = "a carriage return that ends no line", "save the table with line ends of LF or CR LF"
         raise InputError(f"{path}:{start}: {problem}", hint) from None

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mt.console import log
 from mt.data.shortlist import model_1
 from mt.data.token_store import Array, Ragged, blocks, positions_in, value_pairs
 
@@ -23,6 +24,7 @@ Links = list[tuple[int, int]]  # (source word, target word) of a sentence pair
 _ITERATIONS = 5
 _MAX_PAIRS = 10_000_000  # that the models learn from; some 100 bytes each at the peak
 _MAX_WORDS = 100  # of a sentence to learn from
+_MAX_ALIGNED = 1000  # words of a sentence with links; time grows with their cube
 _CELLS = 2**18  # B * O * H of a batch
 _NULL = 0.1  # probability that a word has no counterpart
 _UNSEEN = 1e-7  # probability of a translation that was not seen
@@ -31,14 +33,23 @@ _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1,
 
 
 def align_words(source: Ragged, target: Ragged) -> Iterator[Links]:
-    """Learn to align a parallel text, given as the ids of its words; yield the links of each sentence pair in order."""
+    """Learn to align a parallel text, given as the ids of its words; yield the links of each sentence pair in order.
+
+    Pairs with a very long sentence get no links, and a warning counts them.
+    """
     sizes = np.stack([np.diff(source.starts), np.diff(target.starts)])
     usable = np.flatnonzero((sizes.min(axis=0, initial=1) > 0) & (sizes.max(axis=0, initial=0) <= _MAX_WORDS))
     stride = max(1, -(-int(sizes[:, usable].prod(axis=0).sum()) // _MAX_PAIRS))
     vocab = tuple(int(side.values.max(initial=0)) + 1 for side in (source, target))
     aligner = _Aligner(source.select(usable[::stride]), target.select(usable[::stride]), vocab)
-    for block in blocks(sizes.prod(axis=0), _MAX_PAIRS):
-        yield from aligner.align(source.select(block), target.select(block))
+    is_long = sizes.max(axis=0, initial=0) > _MAX_ALIGNED
+    if is_long.any():
+        message = "%s of %s pairs have more than %s words on one side and get no links; the first is pair %s"
+        log.warning(message, *(f"{n:,}" for n in (is_long.sum(), len(is_long), _MAX_ALIGNED, is_long.argmax() + 1)))
+    for block in blocks(np.where(is_long, 0, sizes.prod(axis=0)), _MAX_PAIRS):
+        kept = block[~is_long[block]]
+        links = aligner.align(source.select(kept), target.select(kept))
+        yield from ([] if skipped else next(links) for skipped in is_long[block])
 
 
 def grow_diag_final_and(forward: set[tuple[int, int]], backward: set[tuple[int, int]]) -> Links:

@@ -50,6 +50,12 @@ def refuse_inputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None])
                 raise InputError(f"{output}{same}: this is an input and would be overwritten", "name another output")
 
 
+def refuse_inside(output: Path, model: Path) -> None:
+    """Refuse an output folder inside that of the model to read, which would be another one with it."""
+    if output.resolve().is_relative_to(model.resolve()):
+        raise InputError(f"--output {output}: this is inside the model's own folder", "name another")
+
+
 def require_replaceable(output: Path, command: str, mark: str, inputs: Iterable[Path] = (), force: bool = True) -> None:
     """Refuse an output folder unless it is new, empty, or holds nothing but an earlier output of the same command.
 

@@ -184,11 +184,18 @@ def read_parallel(source: Path, target: Path, on_issue: IssueHandler = raise_iss
 def pair_lines(
     source_lines: Iterator[str], target_lines: Iterator[str], names: tuple[str, str], on_issue: IssueHandler
 ) -> Iterator[tuple[str, str]]:
-    """Yield the line pairs of two texts; it is an issue, which cites their names, if their lengths differ."""
+    """Yield the line pairs of two texts; it is an issue, which cites their names, if their lengths differ.
+
+    Raises InputError if only one of them is empty.
+    """
     for pairs, (src, tgt) in enumerate(zip_longest(source_lines, target_lines)):
         if src is None or tgt is None:
             n_source = pairs if src is None else pairs + 1 + sum(1 for _ in source_lines)
             n_target = pairs if tgt is None else pairs + 1 + sum(1 for _ in target_lines)
+            if not pairs:
+                empty, other = names if src is None else names[::-1]
+                message = f"{empty}: this text is empty, but {other} has {n_source or n_target} lines"
+                raise InputError(message, "restore it, or leave out both")
             message = f"{names[0]} has {n_source} lines but {names[1]} has {n_target}"
             hint = "line n of one must be the translation of line n of the other; `mt data check` finds where they part"
             on_issue(TextIssue("lines", names[0], 0, message, hint))

@@ -1,12 +1,11 @@
 """Length of a training with a time limit: the number of steps, planned from the measured speed."""
 
-import json
 import time
 
 from mt.config import TrainingConfig
 from mt.console import duration, log
 from mt.storage import atomic
-from mt.storage.run_dir import RunDir
+from mt.storage.run_dir import RunDir, read_record
 from mt.system.distributed import Distributed
 
 _MAX_FACTOR = 4  # of the configured steps
@@ -36,7 +35,7 @@ class LengthPlan:
         self._validation_seconds: list[float] = []
         self._limit = {"minutes": settings.minutes, "max_steps": settings.max_steps}
         self._plans: dict[int, int] = {}
-        record = json.loads(run.length.read_bytes()) if run.length.exists() else {}
+        record = read_record(run.length, "limit", "plans")
         if record.get("limit") == self._limit:
             self._plans = {int(at): steps for at, steps in record["plans"].items()}
         elif settings.minutes is not None:

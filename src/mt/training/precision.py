@@ -4,7 +4,6 @@ Mixed precision is Micikevicius et al. 2018, arXiv:1710.03740. The choice of `tr
 the run, because a resume in another format would end with other weights.
 """
 
-import json
 import time
 from contextlib import AbstractContextManager
 
@@ -17,7 +16,7 @@ from mt.model.build import TranslationModel
 from mt.model.loss import fused_cross_entropy, with_bias
 from mt.model.packing import Packing
 from mt.storage import atomic
-from mt.storage.run_dir import RunDir
+from mt.storage.run_dir import RunDir, read_record
 from mt.system.devices import has_bf16, has_fp16
 from mt.system.distributed import Distributed
 
@@ -55,7 +54,7 @@ def _is_native(precision: str, device: torch.device) -> bool:
 
 def _recorded_choice(config: Config, model: TranslationModel, run: RunDir) -> str:
     device = model.device
-    record = json.loads(run.precision.read_bytes()) if run.precision.exists() else {}
+    record = read_record(run.precision, "device", "precision")
     recorded = record["precision"] if record.get("device") == device.type else None
     if recorded is not None and _is_native(recorded, device):
         return str(recorded)

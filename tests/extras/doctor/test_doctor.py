@@ -30,6 +30,7 @@ from mt.data.sentence_format import Tags
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.extras.doctor import block_checks, check, overlaps
+from mt.extras.doctor.actions import judge
 from mt.extras.doctor.bitexts import bitexts_of
 from mt.extras.doctor.characters import mojibake, suspicious_characters
 from mt.extras.doctor.check import CorpusReport, Finding, check_corpus
@@ -289,6 +290,18 @@ def test_byte_order_marks_and_carriage_returns(tmp_path: Path) -> None:
         f"{tmp_path}/a.it: 5 lines, the first is line 1",
     ]
     assert {finding.rule.name for finding in report.findings} == {"byte-order-mark", "crlf"}
+
+
+def test_an_empty_file_is_not_to_be_aligned(tmp_path: Path) -> None:
+    for empty, other in (("a.it", "a.en"), ("a.en", "a.it")):
+        write_lines(tmp_path / empty, [])
+        write_lines(tmp_path / other, ["one", "two"])
+        report = check_corpus(make_config(tmp_path, FILES, test=None), tmp_path, 10)
+        message = f"{tmp_path}/{empty}: this text is empty, but {tmp_path}/{other} has 2 lines"
+        assert notes(report, "unreadable") == [message]
+        actions = judge(report).actions
+        assert any(action.gain.startswith(message) for action in actions)
+        assert not any("align" in action.command for action in actions)
 
 
 def test_files_of_different_length_and_utf_16(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
@@ -112,12 +112,22 @@ def test_positions_reach_as_far_as_a_translation_can(tmp_path: Path) -> None:
     loaded = exported(tmp_path, job)
     batch = loaded.tokenizer(ENGLISH, return_tensors="pt", padding=True)
     found = loaded.model.generate(**batch, num_beams=2)
-    assert found.shape[1] == 72  # SOS, 70 tokens, and one more that should have been EOS
+    assert found.shape[1] == 72
+    assert (found[:, -1] == target_shift(job.model) + EOS_ID).all()
     sources, targets = padded(sentences([38], 300)), padded(sentences([69], 300, seed=1))
     with torch.no_grad():
         expected = job.model(sources, targets)
         found = loaded.model(input_ids=sources, decoder_input_ids=targets + target_shift(job.model)).logits
     assert torch.allclose(found[..., target_shift(job.model) :], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_translation_of_the_maximum_length_is_the_same(tmp_path: Path, norm: str) -> None:
+    job = random_job(f"model.norm={norm}", "decoding.max_length=3", "decoding.beam_size=1")
+    words = " ".join(ENGLISH).split()
+    texts = [" ".join(words[i:j]) for i, j in combinations(range(len(words)), 2)]
+    expected = search(job, TranslationSettings.of(job.config).search, texts)
+    assert exported(tmp_path, job).translate(*texts) == expected
 
 
 @pytest.mark.parametrize(("penalty", "no_repeat"), [("0.0", 0), ("1.7", 0), ("1.7", 2)])

@@ -21,7 +21,7 @@ from bundle_helpers import edit_json
 from command import mt
 from engine_helpers import ENGLISH
 from export_helpers import random_job, run_folder
-from import_helpers import m2m_100, marian, mbart, nllb
+from import_helpers import m2m_100, marian, mbart, nllb, write_json
 from mt.bundle.checks import load_preprocessing
 from mt.bundle.load_translator import read_config
 from mt.bundle.model_folder import load_model
@@ -85,6 +85,8 @@ def test_the_command_and_the_model_card(tmp_path: Path) -> None:
     assert "imported from opus by `mt`. Its licence is cc-by-4.0." in card
     assert "not empty" in mt("import", "opus", "--output", "ours", cwd=tmp_path, code=2).stderr
     mt("import", "opus", "--output", "ours", "--force", cwd=tmp_path)
+    inside = mt("import", "opus", "--output", "opus/mt", cwd=tmp_path, code=2).stderr
+    assert "--output opus/mt: this is inside the model's own folder\n  name another" in inside
 
 
 def test_training_starts_from_an_imported_model(tmp_path: Path) -> None:
@@ -144,6 +146,10 @@ def refused(folder: Path, **options: object) -> str:
     return f"{caught.value.message} {caught.value.hint}"
 
 
+def _generation(**changes: object) -> Callable[[Path], None]:
+    return lambda folder: write_json(folder / "generation_config.json", changes)
+
+
 def _without(name: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).unlink()
 
@@ -182,6 +188,17 @@ def _vocabulary(change: Callable[[dict[str, int]], object]) -> Callable[[Path], 
 FC1 = "model.encoder.layers.0.fc1.weight"
 BAD = {
     "architecture": (_config(model_type="t5"), "its model_type is 't5', which is none of marian, m2m_100, mbart"),
+    "no-text": (_config(model_type=["marian"]), "its model_type is ['marian'], which is none of marian"),
+    "no-language": (
+        lambda folder: edit_json(folder / "tokenizer_config.json", lambda config: config.update(source_lang=1.5)),
+        "tokenizer_config.json: source_lang: 1.5, but text is needed",
+    ),
+    "no-length": (_generation(max_length=2), "generation_config.json: max_length: 2, but a number from 3 is needed"),
+    "bool-length": (_generation(max_length=True), "generation_config.json: max_length: True, but a number from 3"),
+    "config-length": (
+        lambda folder: [_without("generation_config.json")(folder), _config(max_length="9")(folder)],
+        "/config.json: max_length: '9', but",
+    ),
     "activation": (_config(activation_function="gelu_new"), "activation_function 'gelu_new' is not supported"),
     "heads": (_config(decoder_attention_heads=4), "encoder_attention_heads: 2, decoder_attention_heads: 4, but one"),
     "no-size": (_config(d_model=None), "d_model: None, but a number is needed"),

@@ -139,6 +139,15 @@ def test_weights_are_those_of_transformers_and_positions_those_of_marian(
         assert torch.equal(tensor, permute_d_model(name, expected[name], order)), name
 
 
+def test_numbers_of_another_byte_order(tmp_path: Path) -> None:
+    written(tmp_path / "opus")
+    mt_api.import_model(tmp_path / "opus", tmp_path / "out", **LANGUAGES)
+    _changed(Wemb=lambda array: array.astype(">f8"))(tmp_path / "opus")
+    mt_api.import_model(tmp_path / "opus", tmp_path / "swapped", **LANGUAGES)
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("out", "swapped")]
+    assert weights[0] == weights[1]
+
+
 @pytest.mark.parametrize("d_model", [2, 16, 512])
 def test_positions_are_those_of_marian(d_model: int, tmp_path: Path) -> None:
     arrays = {"Wemb": np.zeros((3, d_model), np.float32)}
@@ -301,6 +310,8 @@ BAD = {
     "unexpected": (_changed(encoder_l1_self_Wx=lambda array: array), "unexpected parameter 'encoder_l1_self_Wx'"),
     "no-embeddings": (_changed(Wemb=None), "it has no embeddings"),
     "huge": (_huge, "not a model of Marian: Wemb.npy is no array of numbers, or larger than the file"),
+    "longdouble": (_changed(Wemb=lambda array: array.astype("f16")), "Wemb.npy is no array of numbers"),
+    "unsigned": (_changed(Wemb=lambda array: array.astype("u4")), "floating point is expected"),
     "pickled": (_pickled, "not a model of Marian: Wemb.npy is no array of numbers"),
     "text": (lambda folder: (folder / "model.npz").write_text("no archive"), "not a model of Marian"),
     "text-hint": (lambda folder: (folder / "model.npz").write_text("no archive"), "copy or download it again"),

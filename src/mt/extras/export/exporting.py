@@ -20,11 +20,12 @@ from mt.extras.export.common import ExportJob, export_card
 from mt.model.transformer import Transformer
 from mt.storage import atomic
 from mt.storage.manifest import is_done, read_manifest, stage_key
+from mt.storage.output_path import refuse_inside
 from mt.storage.run_dir import ModelDir, RunDir
 
 MAX_LOSS = 0.5
 NUMBER_FORMATS = ("float32", "float16", "int8")
-_VERSION = 2  # of the exported files; increasing it makes `write_exports` write them again
+_VERSION = 3  # of the exported files; increasing it makes `write_exports` write them again
 
 _PACKAGES: dict[ExportFormat, tuple[str, ...]] = {
     "ctranslate2": ("ctranslate2",),
@@ -93,8 +94,7 @@ def export(
     Raises:
         InputError: the format cannot represent this model, or the export loses more BLEU than allowed.
     """
-    if output.resolve().is_relative_to(folder.root.resolve()):
-        raise InputError(f"--output {output}: this is inside the model's own folder", "name another")
+    refuse_inside(output, folder.root)
     config = read_config(folder)
     for rule in export_rules(config, export_format):
         raise InputError(f"{rule.keys[0]}: {rule.reason}")

@@ -89,7 +89,8 @@ def _model_config(job: ExportJob, shift: int) -> dict[str, Any]:
 def _generation_config(config: Config, shift: int) -> dict[str, Any]:
     """Return `generation_config.json`, with which `generate()` searches as `mt` does.
 
-    It cannot express `max_length_ratio`, the length bound that depends on the source.
+    It cannot express `max_length_ratio`, the length bound that depends on the source. An end that is forced is free in
+    its beam search, but costs its log-probability in ours.
     """
     decoding = config.decoding
     longest = min(config.longest_translation, n_positions(config) - 1)
@@ -98,6 +99,7 @@ def _generation_config(config: Config, shift: int) -> dict[str, Any]:
         "length_penalty": decoding.length_penalty,
         "early_stopping": decoding.beam_size > 1,
         "max_length": longest + 2,  # including SOS and EOS
+        "forced_eos_token_id": shift + EOS_ID,  # at that length
         "min_length": decoding.min_length + 1 if decoding.min_length else 0,
         **({"no_repeat_ngram_size": decoding.no_repeat_ngram_size} if decoding.no_repeat_ngram_size else {}),
         # Removed before normalisation, as in `mt.decoding`.

@@ -52,7 +52,7 @@ def read_plan(folder: Path, name: str, languages: Languages) -> Plan:
     one_matrix = bool(theirs["share_encoder_decoder_embeddings"])
     if (folder / MT_FOLDER).is_dir():
         return plan_of_export(folder, one_matrix)
-    if kind not in FAMILIES:
+    if str(kind) not in FAMILIES:
         raise InputError(f"{folder}: its model_type is {kind!r:.50}, which is none of {', '.join(FAMILIES)}")
     settings = read_mapping(folder / "tokenizer_config.json", {})
     vocabulary = read_vocabulary(folder, settings, one_matrix)
@@ -124,6 +124,13 @@ class Description:
             raise InputError(f"{self.folder / 'config.json'}: {given}, but {needed} number is needed")
         return values[0]
 
+    def _text(self, key: str) -> str:
+        """Return the text of a key of tokenizer_config.json; empty if it has none."""
+        value = self.settings.get(key)
+        if not isinstance(value, str | None):
+            raise InputError(f"{self.folder / 'tokenizer_config.json'}: {key}: {value!r:.20}, but text is needed")
+        return value or ""
+
     def _model_section(self) -> dict[str, Any]:
         theirs, activation = self.theirs, str(self.theirs.get("activation_function"))
         if activation not in _ACTIVATIONS:
@@ -141,26 +148,31 @@ class Description:
         }
 
     def _decoding_section(self) -> dict[str, Any]:
-        settings = dict(self.theirs) | read_mapping(self.folder / "generation_config.json", {})
+        generation = read_mapping(self.folder / "generation_config.json", {})
+        settings = dict(self.theirs) | generation
         section = {"beam_size": settings.get("num_beams"), "length_penalty": settings.get("length_penalty")}
-        if isinstance(settings.get("max_length"), int):  # SOS and EOS counted
-            section["max_length"] = settings["max_length"] - 2
+        if (longest := settings.get("max_length")) is not None:
+            if type(longest) is not int or longest < 3:
+                path = self.folder / ("generation_config.json" if "max_length" in generation else "config.json")
+                message = f"max_length: {longest!r:.20}, but a number from 3 is needed, start and end included"
+                raise InputError(f"{path}: {message}", "correct it, or remove the key")
+            section["max_length"] = longest - 2
         return {key: value for key, value in section.items() if value is not None}
 
     def _languages(self, sources: Sequence[str], targets: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return the source and the target languages: the user's choice, or the only ones that the folder knows."""
-        folder, tags, settings = self.folder, self.vocabulary.tags, self.settings
+        folder, tags = self.folder, self.vocabulary.tags
         named = re.search(r"-([a-z]{2,3})-([a-z]{2,3})$", self.name) or ("", "", "")
-        own_source = settings.get("source_lang") or settings.get("src_lang") or named[1]
-        own_target = settings.get("target_lang") or settings.get("tgt_lang") or named[2]
-        sources = list(sources) or [str(own_source)]
+        own_source = self._text("source_lang") or self._text("src_lang") or named[1]
+        own_target = self._text("target_lang") or self._text("tgt_lang") or named[2]
+        sources = list(sources) or [own_source]
         known = [code for code in tags if len(sources) > 1 or code != sources[0]]
-        chosen = list(targets) or known or [str(own_target)]
+        chosen = list(targets) or known or [own_target]
         if "" in (*sources, *chosen):
             raise InputError(f"{folder}: it does not say its languages", "name them: --from LANG --to LANG")
-        _refuse_other_language(folder, settings.get("source_lang"), sources)
+        _refuse_other_language(folder, self._text("source_lang"), sources)
         if not tags:
-            _refuse_other_language(folder, settings.get("target_lang"), chosen)
+            _refuse_other_language(folder, self._text("target_lang"), chosen)
             if len(chosen) > 1:
                 raise InputError(f"{folder}: it has no tags for target languages, so it has one", "give one --to")
         if len(sources) == 1 and sources[0] in chosen:
@@ -204,7 +216,7 @@ def _data_section(folder: Path, sources: Sequence[str], targets: Sequence[str], 
     return {"source_lang": list(sources), "target_lang": list(targets), "train": files, "max_length": positions}
 
 
-def _refuse_other_language(folder: Path, own: str | None, given: Sequence[str]) -> None:
+def _refuse_other_language(folder: Path, own: str, given: Sequence[str]) -> None:
     """Refuse languages other than a model's own; a code of a group of languages, as `mul`, refuses none."""
     if own and base_language(own) in LANGUAGE_NAMES:
         for code in given:

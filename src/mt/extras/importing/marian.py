@@ -64,6 +64,7 @@ _NAMES = {
 }
 # Raised by zipfile and numpy; RuntimeError is for encrypted entries and unknown compressions
 _DAMAGE = (ValueError, LookupError, AttributeError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+_FLOATS = ("f2", "f4", "f8")  # that torch has
 _KINDS = {"W": "weight", "b": "bias", "scale": "weight", "bias": "bias"}
 
 
@@ -115,10 +116,12 @@ def _load(path: Path) -> dict[str, np.ndarray[Any, Any]]:
                     read = getattr(np.lib.format, f"read_array_header_{version[0]}_{version[1]}")
                     shape, _, dtype = read(file)
                 is_sized = math.prod(shape) * dtype.itemsize <= entry.file_size <= path.stat().st_size
-                if dtype.hasobject or dtype.kind not in "fiu" or not is_sized:
+                is_number = dtype.kind in "iu" or dtype.newbyteorder("=") in _FLOATS
+                if dtype.hasobject or not is_number or not is_sized:
                     raise ValueError(f"{entry.filename[:50]} is no array of numbers, or larger than the file")
         with np.load(path, allow_pickle=False) as content:
-            return {name: content[name] for name in content.files}
+            arrays = ((name, content[name]) for name in content.files)
+            return {name: array.astype(array.dtype.newbyteorder("="), copy=False) for name, array in arrays}
     except _DAMAGE as error:
         raise InputError(f"{path}: not a model of Marian: {str(error)[:200]}", COPY_AGAIN) from None
 
