@@ -24,6 +24,7 @@ from mt.storage.run_dir import ModelDir, RunDir
 from mt.text.archives import file_state
 
 _PATH_KEYS = frozenset("root source target file folder source_file target_file init_from distill_from".split())
+_EVAL_SUFFIXES = frozenset((".json", ".source", ".reference", ".greedy", ".beam", ".sample", ".mbr"))
 _TEXT_KEYS = ("input", "closest_to", "source", "reference", "glossary")
 Score = dict[str, str | float | None]
 State = Literal["done", "new", "changed", "lost", "waiting"]
@@ -218,8 +219,11 @@ def output_digest(plan: Plan, step: Step) -> str | None:
             return _model_digest(model)
         if step.kind in ("clean", "export"):
             return manifest.stage_key(_check_files(output))
-        if step.kind == "eval" and any(output.glob("*.json")):
-            return manifest.stage_key([input_digest(path) for path in sorted(output.glob("*.json"))])
+        if step.kind == "score":
+            return manifest.stage_key([cached_sha256(output / name) for name in ("scores.tsv", "scores.json")])
+        if step.kind == "eval":
+            files = sorted(path for path in output.iterdir() if path.suffix in _EVAL_SUFFIXES)
+            return manifest.stage_key({path.name: cached_sha256(path) for path in files})
         return input_digest(output)
     except (manifest.DamagedError, InputError, OSError):
         return None
