@@ -51,9 +51,11 @@ class Step:
         """Return the text that a key names."""
         return next(iter(self.places.get(key, ())), None)
 
-    def inputs(self) -> list[Path]:
-        """Return all files and models that it reads."""
-        return [*self.reads, *(path for _, _, paths in self.sources() for path in paths)]
+    def inputs(self) -> dict[Path, str | None]:
+        """Return all files and models that it reads, with the keys that name them."""
+        keys: dict[Path, str | None] = dict.fromkeys(self.reads)
+        keys |= {path: key for key, paths in self.places.items() for path in paths}
+        return keys | {path: f"data.{split}" for split, _, paths in self.sources() for path in paths}
 
     def sources(self) -> Iterator[tuple[str, Any, list[Path]]]:
         """Yield split, source and paths of each source in files or folders; aligned texts have two paths."""
