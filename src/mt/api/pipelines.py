@@ -24,6 +24,7 @@ from mt.extras.pipelines.plan import Plan, Step, make_plan
 from mt.extras.pipelines.records import State, states
 from mt.extras.pipelines.schema import Backtranslate, Clean, Distill, Eval, Export, Score
 from mt.storage.run_dir import ModelDir
+from mt.system.distributed import read_ranks
 
 
 def read_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> Plan:
@@ -79,7 +80,7 @@ def run_pipeline(
     """
     from mt.extras.pipelines import checks, estimates
 
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if read_ranks(os.environ)[1] > 1:
         raise InputError("a pipeline starts its processes itself", "start it without torchrun")
     plan, step_states, pending = _checked(config, overrides, runs, jobs)
     if only is not None:

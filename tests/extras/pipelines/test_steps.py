@@ -121,6 +121,17 @@ def test_a_pipeline_that_cannot_start_has_a_report(folder: Path, monkeypatch: py
         run_pipeline("pipeline.yaml", only="kept")
 
 
+@pytest.mark.parametrize(("size", "message"), [("abc", "RANK, WORLD_SIZE"), ("", "RANK"), ("2", "without torchrun")])
+def test_a_pipeline_refuses_several_ranks(
+    size: str, message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.setenv(name, size if name == "WORLD_SIZE" else "0")
+    with pytest.raises(InputError) as refused:
+        run_pipeline(folder / "pipeline.yaml")
+    assert message in str(refused.value) + refused.value.hint
+
+
 def test_scores_do_not_replace_what_is_there(folder: Path) -> None:
     theirs = folder / "runs" / "tiny-student" / "final" / "mine.json"
     theirs.parent.mkdir(parents=True)
