@@ -393,7 +393,8 @@ def test_slurm_gets_jobs_with_dependencies(tmp_path: Path) -> None:
     assert output == "submitted: 1 2 3 4 5\n"
     assert needed == [[], [], ["afterok:1:2"], ["afterok:3:1"], ["afterok:4"]]
     assert jobs[2].endswith(
-        "--wrap mt pipeline run pipeline.yaml --step translated --runs runs --set steps.final.eval.beam=3"
+        f"--wrap {sys.executable} -P -m mt pipeline run pipeline.yaml --step translated --runs runs "
+        "--set steps.final.eval.beam=3"
     )
 
 
