@@ -38,6 +38,19 @@ BAD = {
         "teacher_1 needs teacher_1",
     ),
     "no model": ("model: {step: student}", "model: {step: translated}", ":18: ", "needs a train step"),
+    "a file of a model": (
+        "model: {step: student}",
+        "model: {step: student, file: model}",
+        ":18: ",
+        "leave out `file`; the step alone names its output",
+    ),
+    "a text as a model": ("model: {step: student}", "model: train.en", ":18: ", "train.en: there is no such folder"),
+    "a folder without a model": (
+        "model: {step: student}",
+        "model: .",
+        ":18: steps.final.eval.model: ",
+        "MANIFEST.json",
+    ),
     "a folder as text": ("input: train.en", "input: {step: teacher_1}", ":16: ", "writes a folder; add `file`"),
     "a file of a file": ("{step: translated}", "{step: translated, file: x}", ":9: ", "writes one file; leave out"),
     "two steps in one place": (

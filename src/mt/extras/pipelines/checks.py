@@ -17,7 +17,7 @@ from mt.errors import InputError, MtError
 from mt.extras.doctor.clean import text_names
 from mt.extras.pipelines.model_checks import ModelChecker
 from mt.extras.pipelines.output_names import SCORE_NAMES, eval_names, name_in, train_names
-from mt.extras.pipelines.plan import TEXT_KINDS, Plan, Step
+from mt.extras.pipelines.plan import MODELS, TEXT_KINDS, Plan, Step
 from mt.extras.pipelines.records import may_write, misfit
 from mt.extras.pipelines.schema import Score
 from mt.metrics.comet import find_checkpoint
@@ -66,6 +66,12 @@ class _Checker:
             for path in paths:
                 is_usable = path.exists() or getattr(source, "optional", False)
                 yield from self._missing(step, path, is_usable, f"data.{split}")
+        for key in MODELS:
+            for path in filter(Path.exists, step.models(key)):
+                try:
+                    self._plan.config_of(path)
+                except InputError as error:
+                    yield self._problem(step, error.message, key)
         if comet := getattr(step.settings, "comet_model", None):
             try:
                 find_checkpoint(Path(comet))
