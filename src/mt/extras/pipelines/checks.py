@@ -126,8 +126,9 @@ class _Checker:
         if step.kind == "eval":
             with suppress(InputError):  # the step's own problem
                 return eval_names(self._plan, step)
-        names = {"train": train_names, "clean": self._clean_names, "score": lambda _: SCORE_NAMES}
-        return names[step.kind](step) if step.kind in names else []
+        if step.kind in ("train", "clean"):
+            return train_names(step) if step.kind == "train" else self._clean_names(step)
+        return SCORE_NAMES if step.kind == "score" else []
 
     def _clean_names(self, step: Step) -> list[str]:
         """Return the names of the texts that a cleaning writes; it skips optional sources that are missing."""
