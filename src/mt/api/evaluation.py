@@ -16,7 +16,7 @@ from mt.errors import InputError, contradict
 from mt.evaluation import test_set
 from mt.evaluation.length_penalty import penalties_json, penalties_table, try_length_penalties
 from mt.evaluation.perturbation import evaluate_perturbed, perturbations_json, perturbations_table
-from mt.evaluation.texts import pair_text, refuse_test_text, run_texts, texts_in
+from mt.evaluation.texts import pair_text, refuse_test_text, results_name, run_texts, texts_in
 from mt.metrics.comet import Comet
 from mt.metrics.scores import bleu_signature, bleu_tokenizer, refuse_missing_tokenizer
 from mt.storage.find_model import run_of
@@ -239,10 +239,7 @@ def _output(
 
     In a run's folder, scores of other languages, texts or settings do not replace those from the end of its training.
     """
-    model_languages = config.data.source_lang, config.data.target_lang
-    source_lang, to = (code if len(codes) > 1 else None for code, codes in zip(languages, model_languages, strict=True))
-    direction = f"from-{source_lang}" if source_lang and not to else "-".join(filter(None, (source_lang, to)))
-    name = f"{source.stem if source else 'test'}{f'.{direction}' if direction else ''}"
+    name = results_name(config.data, source, *languages)
     if output is not None:
         return output, name
     if source is not None and f"{source.stem}.".startswith("test."):

@@ -23,7 +23,8 @@ from mt.extras.pipelines.loading import load_pipeline
 from mt.extras.pipelines.plan import Plan, Step, make_plan
 from mt.extras.pipelines.records import State, states
 from mt.extras.pipelines.schema import Backtranslate, Clean, Distill, Eval, Export, Score
-from mt.storage.run_dir import ModelDir
+from mt.storage.run_dir import ModelDir, RunDir
+from mt.system.distributed import read_ranks
 
 
 def read_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> Plan:
@@ -49,10 +50,15 @@ def read_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Pat
 def show_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs", jobs: int = 1) -> str:
     """Return the plan of a pipeline as a table, with estimates for the steps that are not done; run nothing."""
     from mt.extras.pipelines import checks, estimates
+    from mt.extras.planning.dry_run import disk_space, writable_parent
 
     plan, step_states, pending = _checked(config, overrides, runs, jobs)
     checks.refuse_unusable_devices(plan, pending)
-    return estimates.plan_table(plan, step_states, pending, jobs, keep=False)
+    disk = writable_parent(RunDir(plan.folder))
+    costs = estimates.estimate_costs(plan, pending, jobs, keep=False)
+    needed = sum(cost.disk or 1 for cost in costs.values())  # also where it is unknown
+    disk_space(disk, [plan.steps[name].output for name in pending], needed, complete=True)
+    return estimates.plan_table(plan, step_states, costs, jobs)
 
 
 def run_pipeline(
@@ -79,7 +85,7 @@ def run_pipeline(
     """
     from mt.extras.pipelines import checks, estimates
 
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if read_ranks(os.environ)[1] > 1:
         raise InputError("a pipeline starts its processes itself", "start it without torchrun")
     plan, step_states, pending = _checked(config, overrides, runs, jobs)
     if only is not None:
@@ -90,7 +96,8 @@ def run_pipeline(
             raise InputError(f"step {only} needs {', '.join(missing)}", "run these first")
     checks.refuse_unusable_devices(plan, pending if only is None else [only])
     if only is None and pending:
-        log.info("%s", estimates.plan_table(plan, step_states, pending, jobs, keep=True))
+        costs = estimates.estimate_costs(plan, pending, jobs)
+        log.info("%s", estimates.plan_table(plan, step_states, costs, jobs))
     try:
         execute(plan, jobs, only)
     except MtError:

@@ -14,7 +14,8 @@ _TEXTS = ("--train", "--valid", "--test", "--general")
 
 def as_texts(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
     """Split what `InitCommand` has joined: one file or folder of both languages, or a text and its translation."""
-    texts = [tuple(joined.split("\0")) for joined in (value if parameter.multiple else filter(None, [value]))]
+    given = value if parameter.multiple else [] if value is None else [value]
+    texts = [tuple(joined.split("\0")) for joined in given]
     for names in texts:
         if len(names) > 2 or not all(names):
             raise click.BadParameter("give a text and its translation, or one file or folder of both")
@@ -26,13 +27,14 @@ class InitCommand(click.Command):
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
         joined: list[str] = []
-        takes_words = False
+        takes_words, separator = False, ""
         for word in arguments:
             option = word.partition("=")[0]
             if takes_words and not word.startswith("-"):
-                joined[-1] += word if joined[-1].endswith("=") else f"\0{word}"
+                joined[-1] += separator + word
+                separator = "\0"
                 continue
-            takes_words = option in _TEXTS
+            takes_words, separator = option in _TEXTS, "" if option == word else "\0"
             if takes_words and option != "--train" and any(other.partition("=")[0] == option for other in joined):
                 raise click.UsageError(f"{option} can be given only once")
             joined.append(f"{word}=" if takes_words and option == word else word)

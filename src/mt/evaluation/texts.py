@@ -64,6 +64,14 @@ def run_texts(
     return texts
 
 
+def results_name(data: DataConfig, source: Path | None, source_lang: str | None, to: str | None) -> str:
+    """Return the name of the files with the scores of a text, in some languages of a model; None: its test set, all."""
+    source_lang = source_lang if len(data.source_lang) > 1 else None
+    to = to if len(data.target_lang) > 1 else None
+    direction = f"from-{source_lang}" if source_lang and not to else "-".join(filter(None, (source_lang, to)))
+    return f"{source.stem if source else 'test'}{f'.{direction}' if direction else ''}"
+
+
 def texts_in(settings: TranslationSettings, texts: Sequence[EvalText]) -> list[EvalText]:
     """Return the texts whose languages an ensemble has, which may be fewer than the first model's."""
     sources, targets = ("", *settings.source_langs), settings.target_langs

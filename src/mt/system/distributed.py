@@ -131,6 +131,20 @@ _trainings = itertools.count()  # of this process
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
+def read_ranks(environment: Mapping[str, str]) -> list[int]:
+    """Return torchrun's variables: rank and world size, and those of this machine; without them those of one process.
+
+    Raises:
+        InputError: the variables are incomplete or not numbers.
+    """
+    if "WORLD_SIZE" not in environment:
+        return [0, 1, 0, 1]
+    try:
+        return [int(environment[name]) for name in _VARIABLES]
+    except (KeyError, ValueError):
+        raise InputError(f"the environment must have {', '.join(_VARIABLES)} together, as torchrun sets them") from None
+
+
 def init_distributed(environment: Mapping[str, str]) -> Distributed:
     """Initialise the process group from torchrun's variables; without them there is one process.
 
@@ -138,12 +152,7 @@ def init_distributed(environment: Mapping[str, str]) -> Distributed:
         InputError: the variables are incomplete or not numbers.
         MachineError: the ranks cannot connect.
     """
-    if "WORLD_SIZE" not in environment:
-        return SINGLE_PROCESS
-    try:
-        rank, size, local_rank, local_size = (int(environment[name]) for name in _VARIABLES)
-    except (KeyError, ValueError):
-        raise InputError(f"the environment must have {', '.join(_VARIABLES)} together, as torchrun sets them") from None
+    rank, size, local_rank, local_size = read_ranks(environment)
     if size == 1:
         return SINGLE_PROCESS
     # Otherwise each failed attempt to connect logs a warning of 20 lines. torch reads the variable on its first import.

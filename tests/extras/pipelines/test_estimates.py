@@ -11,11 +11,14 @@ import pytest
 from bundle_helpers import make
 from command import mt
 from data_helpers import write_lines
-from mt.api.pipelines import read_plan
+from mt.api.pipelines import read_plan, show_plan
 from mt.data.tokenizer_kinds import TokenizerPair
-from mt.extras.pipelines.estimates import StepCost, estimate_costs, makespan
+from mt.errors import MachineError
+from mt.extras.pipelines.estimates import StepCost, _Estimator, estimate_costs, makespan
 from mt.extras.pipelines.plan import Plan
 from mt.extras.pipelines.records import output_digest
+from mt.extras.planning.probe import Measurements
+from mt.storage.run_dir import RunDir
 from mt.text.lines import TextFile
 from pipeline_helpers import REVERSE, TEACHERS, make_pipeline, plan_of
 
@@ -105,6 +108,56 @@ def test_scoring_is_estimated_by_the_size_of_the_test_set(tmp_path: Path) -> Non
     after = estimate_costs(plan, ["teacher_1"])["teacher_1"].seconds
     assert before is not None
     assert after == pytest.approx(before + 5 * added * timings["seconds_per_sentence"])
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> Measurements:
+    """Replace the timing of training steps by fixed numbers."""
+    numbers = Measurements("fp32", 1000, 5, 0.5, 100.0, 0.1, 0.02, 10**9, None, 0.0)
+    monkeypatch.setattr(_Estimator, "_measure", lambda *_: numbers)
+    return numbers
+
+
+def test_only_what_is_left_of_a_training_is_estimated(tmp_path: Path, measured: Measurements) -> None:
+    plan = plan_of(make_pipeline(tmp_path), TEACHERS.replace("max_steps: 8", "max_steps: 800"))
+    run = RunDir(plan.steps["teacher_1"].output)
+
+    def seconds() -> float:
+        return estimate_costs(plan, ["teacher_1"], keep=False)["teacher_1"].seconds or 0.0
+
+    new = seconds()
+    run.checkpoint(200).mkdir(parents=True)
+    quarter = seconds()
+    run.checkpoint(800).mkdir()
+    scoring = seconds()
+    assert new - scoring > 800 * measured.seconds_per_step
+    assert quarter - scoring == pytest.approx((new - scoring) * 3 / 4)
+    run.checkpoint(800).rmdir()
+    run.model.root.mkdir()
+    run.model.manifest.write_text('{"files": {}, "steps": 200}')  # training.patience has ended it
+    assert seconds() == scoring
+
+
+def test_a_models_own_test_set_is_estimated(folder: Path, measured: Measurements) -> None:
+    lines = ["m: {train: {config: tiny.yaml}}", "own: {eval: {model: {step: m}}}"]
+    lines.append("given: {eval: {model: {step: m}, source: test.en, reference: test.xx}}")
+    plan = plan_of(folder, "\n  ".join(["name: own\nsteps:", *lines]))
+    costs = estimate_costs(plan, ["own", "given"], keep=False)
+    assert costs["own"].seconds == costs["given"].seconds
+    assert costs["own"].seconds is not None
+
+
+def test_a_plan_is_refused_where_it_cannot_be_written(
+    folder: Path, measured: Measurements, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "pipeline.yaml").write_text(TEACHERS)
+    arguments = folder / "pipeline.yaml", [f"root={folder}"]
+    (folder / "link").symlink_to(folder / "nowhere")
+    with pytest.raises(MachineError, match="cannot write here"):
+        show_plan(*arguments, runs=folder / "link")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, 0))
+    with pytest.raises(MachineError, match="GB free on this disk, but the run may need"):
+        show_plan(*arguments, runs=folder / "runs")
 
 
 def test_the_estimated_time_is_that_of_steps_side_by_side(folder: Path) -> None:

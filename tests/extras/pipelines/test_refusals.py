@@ -38,6 +38,19 @@ BAD = {
         "teacher_1 needs teacher_1",
     ),
     "no model": ("model: {step: student}", "model: {step: translated}", ":18: ", "needs a train step"),
+    "a file of a model": (
+        "model: {step: student}",
+        "model: {step: student, file: model}",
+        ":18: ",
+        "leave out `file`; the step alone names its output",
+    ),
+    "a text as a model": ("model: {step: student}", "model: train.en", ":18: ", "train.en: there is no such folder"),
+    "a folder without a model": (
+        "model: {step: student}",
+        "model: .",
+        ":18: steps.final.eval.model: ",
+        "MANIFEST.json",
+    ),
     "a folder as text": ("input: train.en", "input: {step: teacher_1}", ":16: ", "writes a folder; add `file`"),
     "a file of a file": ("{step: translated}", "{step: translated, file: x}", ":9: ", "writes one file; leave out"),
     "two steps in one place": (
@@ -326,12 +339,47 @@ UNFIT = {
     "a file that a training does not write": (
         "",
         ["e: {eval: {model: {step: m}, source: {step: m, file: eval/test.baem}, reference: test.xx}}"],
-        "step m writes test.json, test.source, test.reference, test.greedy, test.beam, not test.baem",
+        "step m writes eval/test.json, eval/test.source, eval/test.reference, eval/test.greedy, eval/test.beam, "
+        "not eval/test.baem",
+    ),
+    "a file that is not in a training's folder": (
+        "",
+        ["t: {distill: {model: {step: m}, input: {step: m, file: test.beam}}}"],
+        "t.distill.input: step m writes eval/test.json, ",
+    ),
+    "a tokenizer that a training does not write": (
+        "",
+        ["s: {train: {config: tiny.yaml, set: {tokenizer.file: {step: m, file: tokenizer/source.json}}}}"],
+        "step m writes tokenizer/tokenizer.json, not tokenizer/source.json",
+    ),
+    "a file that an evaluation does not write": (
+        "",
+        [
+            "e: {eval: {model: {step: m}, mbr: 4}}",
+            "t: {distill: {model: {step: m}, input: {step: e, file: test.bean}}}",
+        ],
+        "step e writes test.json, test.source, test.reference, test.greedy, test.beam, test.mbr, not test.bean",
+    ),
+    "a file of an evaluation of another text": (
+        "",
+        [
+            "e: {eval: {model: {step: m}, source: valid.en, reference: valid.xx, beam: 3}}",
+            "t: {distill: {model: {step: m}, input: {step: e, file: test.beam}}}",
+        ],
+        "step e writes valid.json, valid.source, valid.reference, valid.greedy, valid.beam, not test.beam",
+    ),
+    "a file that scores do not have": (
+        "",
+        [
+            "sc: {score: {config: tiny.yaml, train: true}}",
+            "t: {distill: {model: {step: m}, input: {step: sc, file: score.tsv}}}",
+        ],
+        "step sc writes scores.tsv, scores.json, scores.html, not score.tsv",
     ),
     "a translation of a test set that is not there": (
         "data.test: null",
         ["e: {eval: {model: {step: m}, source: {step: m, file: eval/test.beam}, reference: test.xx}}"],
-        "step m has no test set, so it does not write test.beam",
+        "step m has no test set, so it does not write eval/test.beam",
     ),
     "a reference in another language than is asked for": (
         TWO,
@@ -399,6 +447,29 @@ def test_a_step_that_would_fail_after_hours_is_refused(name: str, folder: Path) 
             ["e: {eval: {model: {step: m}, source: {step: m, file: eval/test.yy.source}, reference: test.xx, to: xx}}"],
         ),
         ("", ["s: {train: {config: tiny.yaml, set: {training.distill_from: [{step: m}]}}}"]),
+        (
+            "",
+            [
+                "e: {eval: {model: {step: m}, sample: true}}",
+                "t: {distill: {model: {step: m}, input: {step: e, file: test.source}}}",
+                "u: {eval: {model: {step: m}, source: test.en, reference: {step: e, file: test.sample}}}",
+                "v: {distill: {model: {step: m}, input: {step: m, file: data/text/train.source}}}",
+                "s: {train: {config: tiny.yaml, set: {tokenizer.file: {step: m, file: tokenizer/tokenizer.json}}}}",
+            ],
+        ),
+        (
+            TWO.replace(
+                "null",
+                "[{source: test.en, target: test.xx, target_lang: xx}, "
+                "{source: test.en, target: test.xx, target_lang: yy}]",
+            ),
+            [
+                "e: {eval: {model: {step: m}, to: yy}}",
+                "t: {distill: {model: {step: m}, to: xx, input: {step: e, file: test.yy.source}}}",
+                "f: {eval: {model: {step: m}}}",
+                "u: {distill: {model: {step: m}, to: xx, input: {step: f, file: test.xx.source}}}",
+            ],
+        ),
         (TWO, ["s: {train: {config: tiny.yaml, set: {training.init_from: {step: m}}}}"]),
     ],
 )

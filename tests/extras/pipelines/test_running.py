@@ -336,10 +336,27 @@ def test_outputs_are_compared_with_their_digests(copy: Path, monkeypatch: pytest
     named.unlink()
     found = states(copy)
     assert [found[name] for name in ("teacher_1", "kept", "student", "fast")] == ["lost", "lost", "waiting", "waiting"]
-    assert f"student: {named} was not written" in run(copy, code=2).stderr
+    assert f"step student has not written {named}" in run(copy, code=2).stderr
     shutil.rmtree(plan.steps["student"].output / "model")
     run(copy)
     assert set(states(copy).values()) == {"done"}
+
+
+def test_a_file_that_a_training_does_not_write_leaves_it_done(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(copy)
+    other = "  other: {distill: {model: {step: student}, input: {step: student, file: eval/test.baem}}}\n"
+    (copy / "pipeline.yaml").write_text(TEACHERS + other)
+    assert states(copy)["student"] == "done"
+    assert "pipeline.yaml:19: steps.other.distill.input: step student writes eval/test.json" in run(copy, code=2).stderr
+    (copy / "pipeline.yaml").write_text(TEACHERS + other.replace("test.baem", "test.beam"))
+    plan = read_plan("pipeline.yaml")
+    student, content = plan.steps["student"], (plan.steps["student"].output / "eval" / "test.beam").read_bytes()
+    (student.output / "eval" / "test.beam").unlink()
+    assert states_of(plan)["student"] == "lost"
+    with pytest.raises(MtError, match=r"pipeline.yaml:19: step student has not written .*/eval/test.beam"):
+        write_record(plan, student, step_key(student))
+    (student.output / "eval" / "test.beam").write_bytes(content)
+    assert states_of(plan)["student"] == "done"
 
 
 def test_the_status_is_shown_without_the_texts(copy: Path) -> None:
@@ -376,7 +393,8 @@ def test_slurm_gets_jobs_with_dependencies(tmp_path: Path) -> None:
     assert output == "submitted: 1 2 3 4 5\n"
     assert needed == [[], [], ["afterok:1:2"], ["afterok:3:1"], ["afterok:4"]]
     assert jobs[2].endswith(
-        "--wrap mt pipeline run pipeline.yaml --step translated --runs runs --set steps.final.eval.beam=3"
+        f"--wrap {sys.executable} -P -m mt pipeline run pipeline.yaml --step translated --runs runs "
+        "--set steps.final.eval.beam=3"
     )
 
 

@@ -9,7 +9,7 @@ from mt.errors import InputError, MachineError
 from mt.extras.pipelines.estimates import estimate_costs
 from mt.extras.pipelines.loading import is_pipeline, load_pipeline
 from mt.extras.pipelines.plan import make_plan
-from mt.extras.pipelines.records import step_key
+from mt.extras.pipelines.records import output_digest, step_key
 from pipeline_helpers import TEACHERS, make_pipeline, plan_of
 
 CLEANED = "kept: {clean: {config: tiny.yaml, keep: [wrong-language]}}"
@@ -121,6 +121,17 @@ def test_a_pipeline_that_cannot_start_has_a_report(folder: Path, monkeypatch: py
         run_pipeline("pipeline.yaml", only="kept")
 
 
+@pytest.mark.parametrize(("size", "message"), [("abc", "RANK, WORLD_SIZE"), ("", "RANK"), ("2", "without torchrun")])
+def test_a_pipeline_refuses_several_ranks(
+    size: str, message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.setenv(name, size if name == "WORLD_SIZE" else "0")
+    with pytest.raises(InputError) as refused:
+        run_pipeline(folder / "pipeline.yaml")
+    assert message in str(refused.value) + refused.value.hint
+
+
 def test_scores_do_not_replace_what_is_there(folder: Path) -> None:
     theirs = folder / "runs" / "tiny-student" / "final" / "mine.json"
     theirs.parent.mkdir(parents=True)
@@ -129,6 +140,32 @@ def test_scores_do_not_replace_what_is_there(folder: Path) -> None:
         plan_of(folder, TEACHERS)
     theirs.unlink()
     theirs.parent.rmdir()
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("score", ["scores.tsv", "scores.json"]),
+        ("eval", ["test.json", "test.source", "test.reference", "test.greedy", "test.beam", "test.mbr"]),
+    ],
+)
+def test_an_output_is_altered_if_any_of_its_files_is(kind: str, names: list[str], tmp_path: Path, folder: Path) -> None:
+    settings = {"score": "{config: tiny.yaml, train: true}", "eval": "{model: {step: m}}"}[kind]
+    text = f"name: few\nsteps: {{m: {{train: {{config: tiny.yaml}}}}, scored: {{{kind}: {settings}}}}}\n"
+    plan = plan_of(folder, text, f"name={tmp_path.name}")
+    step = plan.steps["scored"]
+    step.output.mkdir(parents=True)
+    for name in names:
+        (step.output / name).write_text("1")
+    before = output_digest(plan, step)
+    for name in names:
+        (step.output / name).write_text("2")
+        assert output_digest(plan, step) not in (None, before)
+        (step.output / name).unlink()
+        assert output_digest(plan, step) != before
+        (step.output / name).write_text("1")
+    (step.output / "notes.txt").write_text("mine")
+    assert output_digest(plan, step) == before
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from mt.data.corpus import read_pairs
 from mt.data.split import Split
 from mt.errors import MachineError
 from mt.extras.planning.corpus_sample import sample_corpus
-from mt.extras.planning.dry_run import _disk_space, _progress, read_texts
+from mt.extras.planning.dry_run import disk_space, progress, read_texts
 from mt.storage import lock as run_lock
 from mt.storage.run_dir import CheckpointDir, RunDir
 from mt.training.train_state import TrainState
@@ -106,11 +106,11 @@ def test_only_human_pairs_are_counted_to_be_held_out(tmp_path: Path) -> None:
 
 def test_the_steps_and_time_of_an_earlier_run_are_read(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
-    assert _progress(run) == (0, 0.0)
+    assert progress(run) == (0, 0.0)
     run.checkpoint(30).mkdir(parents=True)
-    assert _progress(run) == (30, 0.0)
+    assert progress(run) == (30, 0.0)
     CheckpointDir(run.checkpoint(30)).state.write_text(json.dumps(asdict(TrainState(step=30, elapsed=12.5))))
-    assert _progress(run) == (30, 12.5)
+    assert progress(run) == (30, 12.5)
 
 
 def test_an_earlier_run_is_left_untouched(trained: Path, tmp_path: Path) -> None:
@@ -206,9 +206,9 @@ def test_space_that_a_run_uses_already_need_not_be_free(tmp_path: Path, monkeypa
     (tmp_path / "checkpoints" / "a").write_bytes(bytes(600))
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=500))
-    assert _disk_space(tmp_path, tmp_path, 1000, complete=True) == "up to 0.00 GB, of 0.00 GB free"
+    assert disk_space(tmp_path, [tmp_path], 1000, complete=True) == "up to 0.00 GB, of 0.00 GB free"
     with pytest.raises(MachineError, match="may need"):
-        _disk_space(tmp_path, tmp_path, 1200, complete=True)
+        disk_space(tmp_path, [tmp_path], 1200, complete=True)
 
 
 def test_sizes_have_no_exponents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ def test_sizes_have_no_exponents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         file.truncate(1_230_000_000)  # sparse
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=2_345_000_000_000))
-    text = _disk_space(tmp_path, tmp_path, 123_000_000_000, complete=False)
+    text = disk_space(tmp_path, [tmp_path], 123_000_000_000, complete=False)
     assert text == "at least 123 GB, 1.23 of it in use, of 2,345 GB free"
 
 

@@ -2,21 +2,22 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mt.config import Config, FromTrain
+from mt.config import Config
 from mt.config.problems import Problem
 from mt.config.sources import Source
-from mt.data.mixture import direction
 from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES
 from mt.errors import InputError, MtError
 from mt.extras.doctor.clean import text_names
 from mt.extras.pipelines.model_checks import ModelChecker
-from mt.extras.pipelines.plan import TEXT_KINDS, Plan, Step
+from mt.extras.pipelines.output_names import SCORE_NAMES, eval_names, name_in, train_names
+from mt.extras.pipelines.plan import MODELS, TEXT_KINDS, Plan, Step
 from mt.extras.pipelines.records import may_write, misfit
 from mt.extras.pipelines.schema import Score
 from mt.metrics.comet import find_checkpoint
@@ -59,12 +60,18 @@ class _Checker:
     def missing(self, step: Step) -> Iterator[Problem]:
         """Report missing files, models and COMET, and an output that would replace a file of the user."""
         keys = {path: key for key, paths in step.places.items() for path in paths}
-        for path in step.reads:
+        for path in dict.fromkeys(step.reads):
             yield from self._missing(step, path, path.exists(), keys.get(path))
         for split, source, paths in step.sources():
             for path in paths:
                 is_usable = path.exists() or getattr(source, "optional", False)
                 yield from self._missing(step, path, is_usable, f"data.{split}")
+        for key in MODELS:
+            for path in filter(Path.exists, step.models(key)):
+                try:
+                    self._plan.config_of(path)
+                except InputError as error:
+                    yield self._problem(step, error.message, key)
         if comet := getattr(step.settings, "comet_model", None):
             try:
                 find_checkpoint(Path(comet))
@@ -97,16 +104,31 @@ class _Checker:
             remedy = "" if writer is step else f"write {{step: {writer.name}}}, or "
             message = f"{path} is an output of step {writer.name}; {remedy}choose another output"
         else:
-            names = [path.name]
-            if writer.kind == "clean" and (not path.exists() or (key or "").startswith("data.")):
-                names = self._clean_names(writer)
-            elif writer.kind == "train" and not path.exists():
-                is_score = os.path.realpath(path.parent) == os.path.realpath(RunDir(writer.output).scores)
-                names = _test_names(writer) if is_score else names
-            wrong = f"writes {', '.join(names)}, not" if names else "has no test set, so it does not write"
-            message = "" if path.name in names else f"step {writer.name} {wrong} {path.name}"
+            message = self._misnamed(writer, path, key)
         if message:
             yield self._problem(step, message, key)
+
+    def _misnamed(self, writer: Step, path: Path, key: str | None) -> str:
+        """Return the reason why a step does not write a file; empty if it does."""
+        name, is_data = name_in(writer, path), (key or "").startswith("data.")
+        # Users may have written further files into a run, and a cleaning has others than texts.
+        is_other = path.exists() and (writer.kind == "train" or (writer.kind == "clean" and not is_data))
+        names = [] if is_other else self._names(writer)
+        if name == "." or name in names or not names:
+            return ""
+        beside = [each for each in names if Path(each).parent == Path(name).parent]
+        if not beside and Path(name).parent == RunDir(Path()).scores:
+            return f"step {writer.name} has no test set, so it does not write {name}"
+        return f"step {writer.name} writes {', '.join(beside or names)}, not {name}"
+
+    def _names(self, step: Step) -> list[str]:
+        """Return the names of the files that a step writes; empty if they are not known."""
+        if step.kind == "eval":
+            with suppress(InputError):  # the step's own problem
+                return eval_names(self._plan, step)
+        if step.kind in ("train", "clean"):
+            return train_names(step) if step.kind == "train" else self._clean_names(step)
+        return SCORE_NAMES if step.kind == "score" else []
 
     def _clean_names(self, step: Step) -> list[str]:
         """Return the names of the texts that a cleaning writes; it skips optional sources that are missing."""
@@ -237,17 +259,3 @@ def _common_targets(models: list[Config]) -> tuple[str, ...]:
     """Return the target languages that all models have."""
     first = models[0].data.target_lang
     return tuple(code for code in first if all(code in model.data.target_lang for model in models))
-
-
-def _test_names(step: Step) -> list[str]:
-    """Return the names of the files that a training writes about its test set; empty without one."""
-    if step.config is None or step.config.data.test is None:
-        return []
-    data, test = step.config.data, step.config.data.test
-    pairs = data.pairs if isinstance(test, FromTrain) else map(data.languages_of, test)
-    directions = list(dict.fromkeys(direction(data.own_source(source), target) for source, target in pairs))
-    stems = ["test"] if len(directions) == 1 else [f"test.{name}" for name in directions]
-    if isinstance(test, FromTrain) and len(directions) > 1:  # the pairs that are split off may all be of one
-        stems.append("test")
-    suffixes = ("source", "reference", *step.config.evaluation.methods)
-    return ["test.json", *(f"{stem}.{suffix}" for stem in stems for suffix in suffixes)]

@@ -25,11 +25,13 @@ from mt.extras.pipelines.records import State
 from mt.extras.pipelines.results import identity
 from mt.extras.pipelines.schema import Score
 from mt.extras.planning.corpus_sample import train_on_sample
-from mt.extras.planning.dry_run import Texts, read_texts
+from mt.extras.planning.dry_run import Texts, progress, read_texts
 from mt.extras.planning.estimate import estimate, scoring_seconds
 from mt.extras.planning.probe import Measurements, probe
+from mt.pipeline.resume import is_finished
 from mt.storage import atomic
 from mt.storage.manifest import stage_key
+from mt.storage.run_dir import RunDir
 from mt.system.devices import usable_devices
 from mt.text.lines import count_lines
 
@@ -52,9 +54,9 @@ class StepCost:
     disk: int | None = None
 
 
-def plan_table(plan: Plan, step_states: Mapping[str, State], names: list[str], jobs: int, keep: bool) -> str:
-    """Return the steps with the estimated costs of those named, which are to run; `keep` is as in `estimate_costs`."""
-    costs, rows = estimate_costs(plan, names, jobs, keep), []
+def plan_table(plan: Plan, step_states: Mapping[str, State], costs: Mapping[str, StepCost], jobs: int) -> str:
+    """Return the steps with the estimated costs of those that are to run."""
+    rows = []
     for name in plan.steps:
         cost = costs.get(name, StepCost())
         seconds = "-" if cost.seconds is None else duration(cost.seconds)
@@ -128,10 +130,7 @@ class _Estimator:
         measured = list(map(self._measure, models))
         if step.kind == "export":
             return StepCost(3 * _START, measured[0].parameters * _WEIGHT_BYTES)
-        path = step.text("source" if step.kind == "eval" else "input")
-        text = None if path is None else self._stand_in(path)
-        if text is None:
-            raise InputError("the length of its text is unknown")
+        sentences, size = self._text_size(step, models[0])
         options, search = step.settings.model_dump(), models[0].decoding
         beam = 1 if options.get("greedy") else options["beam"] or search.beam_size
         beam = (options.get("n_best") or 1) if options["sample"] else beam
@@ -142,7 +141,18 @@ class _Estimator:
         passes = factor * (2 if step.kind == "eval" else 1)
         passes += _TORCH * search_factor(options["mbr"]) if options.get("mbr") else 0.0
         seconds = sum(each.seconds_per_sentence for each in measured) * passes
-        return StepCost(_START + count_lines(text) * seconds, text.stat().st_size)
+        return StepCost(_START + sentences * seconds, size)
+
+    def _text_size(self, step: Step, model: Config) -> tuple[int, int]:
+        """Return the sentences and bytes of the text that a step translates."""
+        path = step.text("source" if step.kind == "eval" else "input")
+        if path is None:  # the model's test set
+            texts = self._read(self._with_stand_ins(model).data)
+            pairs, _ = texts.held_out["test"]
+            return pairs, round(pairs * texts.train.bytes_per_pair())
+        if (text := self._stand_in(path)) is None:
+            raise InputError("the length of its text is unknown")
+        return count_lines(text), text.stat().st_size
 
     def _corpus_cost(self, step: Step, config: Config) -> StepCost:
         config = self._with_stand_ins(config)
@@ -154,11 +164,13 @@ class _Estimator:
             return self._scoring_cost(step, config, texts)
         measured = self._measure(config, texts)
         valid, test = (texts.held_out.get(split, (0, True))[0] for split in ("valid", "test"))
-        estimated = estimate(config, measured, texts.pairs, valid, texts.train.bytes_per_pair(), texts.train.complete)
-        training = config.training
+        training, train, run = config.training, texts.train, RunDir(step.output)
+        steps_done, _ = done = progress(run)
+        estimated = estimate(config, measured, texts.pairs, valid, train.bytes_per_pair(), train.complete, done)
+        left = 0.0 if is_finished(run) else estimated.left(steps_done)
         # Each teacher makes a forward pass, a third of a step; a training with a time limit makes fewer steps instead.
         teachers = 1 if training.minutes else 1 + len(training.distill_from) / 3
-        seconds = 2 * _START + estimated.training_seconds * teachers + estimated.validation_seconds
+        seconds = 2 * _START + left * (estimated.training_seconds * teachers + estimated.validation_seconds)
         return StepCost(seconds + scoring_seconds(measured, valid, test), estimated.disk)
 
     def _scoring_cost(self, step: Step, config: Config, texts: Texts) -> StepCost:

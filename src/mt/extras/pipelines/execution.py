@@ -28,7 +28,7 @@ from mt.extras.pipelines.records import (
     text_key,
     write_record,
 )
-from mt.extras.pipelines.schema import COMMANDS
+from mt.extras.pipelines.schema import COMMANDS, PROGRAM
 from mt.storage import atomic
 from mt.storage.lock import wait_for_lock
 from mt.training.signals import StopRequest
@@ -152,7 +152,7 @@ class _Runner:
         # The command holds the lock as long as it lives; in a group of its own, a terminal's signals do not reach it.
         own_group: dict[str, Any] = {"pass_fds": [lock], "process_group": 0} if atomic.POSIX_FILES else {}
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "mt", *arguments],
+            [*PROGRAM, *arguments],
             stdin=subprocess.PIPE,  # closed when this process dies, however it does
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

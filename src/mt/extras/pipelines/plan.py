@@ -20,12 +20,12 @@ from mt.storage.find_model import find_model
 from mt.storage.run_dir import RunDir
 from mt.system.cpus import usable_cores
 
-_MODELS = ("model", "forward", "backward")  # keys of models, whose paths are not relative to `root`
+MODELS = ("model", "forward", "backward")  # keys of models, whose paths are not relative to `root`
 _NO_OPTIONS = ("config", "set", "format", "output")  # keys that are added to a command by rules of their own
 TEXT_KINDS = ("distill", "backtranslate")  # kinds of steps whose output is one file
 _FORCED = (*TEXT_KINDS, "eval", "export")  # kinds whose commands replace an earlier output only with --force
 # The kind of step that a key must name; other keys name steps that write text
-_PRODUCERS = {**dict.fromkeys((*_MODELS, "init_from", "distill_from"), "train"), "scores": "score"}
+_PRODUCERS = {**dict.fromkeys((*MODELS, "init_from", "distill_from"), "train"), "scores": "score"}
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,10 @@ class Step:
         """Return the text that a key names."""
         return next(iter(self.places.get(key, ())), None)
 
-    def inputs(self) -> list[Path]:
-        """Return all files and models that it reads."""
-        return [*self.reads, *(path for _, _, paths in self.sources() for path in paths)]
+    def inputs(self) -> dict[Path, str | None]:
+        """Return all files and models that it reads, with the keys that name them."""
+        named = [*self.places.items(), *((f"data.{split}", paths) for split, _, paths in self.sources())]
+        return dict.fromkeys(self.reads) | {path: key for key, paths in named for path in paths}
 
     def sources(self) -> Iterator[tuple[str, Any, list[Path]]]:
         """Yield split, source and paths of each source in files or folders; aligned texts have two paths."""
@@ -167,7 +168,8 @@ def _reference_problems(pipeline: Pipeline, named: Iterable[tuple[TreePath, Plac
         key = next((str(part) for part in reversed(path) if not isinstance(part, int)), "")
         wanted = _PRODUCERS.get(key.rpartition(".")[2])
         if wanted and (kind != wanted or place.file):
-            yield Problem(path, f"needs a {wanted} step, and {place.step} is a {kind} step")
+            fault = f"needs a {wanted} step, and {place.step} is a {kind} step"
+            yield Problem(path, fault if kind != wanted else "leave out `file`; the step alone names its output")
         elif place.file and (place.file.startswith("/") or ".." in place.file.split("/")):
             yield Problem(path, f"{place.file} is not in the step's folder")
         elif not wanted and kind in TEXT_KINDS and place.file:
@@ -228,7 +230,7 @@ def _make_step(pipeline: Pipeline, folder: Path, outputs: dict[str, Path], name:
     words, reads = [*COMMANDS[kind], *([settings.format] if isinstance(settings, Export) else [])], []
     config, config_words, paths = None, tuple[str, ...](), dict[str, list[Path]]()
     for (name_of_key, *_), place in places(settings):
-        paths.setdefault(str(name_of_key), []).append(path_of(place, name_of_key in _MODELS))
+        paths.setdefault(str(name_of_key), []).append(path_of(place, name_of_key in MODELS))
     if isinstance(settings, OnCorpus):
         path = pipeline.path.parent / settings.config
         if not path.is_file():

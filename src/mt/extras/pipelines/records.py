@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from mt.config import load_config
 from mt.data.prepare import drop_missing_sources, input_digests
 from mt.errors import InputError
 from mt.evaluation.texts import owner
+from mt.extras.pipelines.output_names import name_in, train_names
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.schema import Score as ScoreSettings
 from mt.storage import atomic, manifest
@@ -24,6 +25,7 @@ from mt.storage.run_dir import ModelDir, RunDir
 from mt.text.archives import file_state
 
 _PATH_KEYS = frozenset("root source target file folder source_file target_file init_from distill_from".split())
+_EVAL_SUFFIXES = frozenset((".json", ".source", ".reference", ".greedy", ".beam", ".sample", ".mbr"))
 _TEXT_KEYS = ("input", "closest_to", "source", "reference", "glossary")
 Score = dict[str, str | float | None]
 State = Literal["done", "new", "changed", "lost", "waiting"]
@@ -65,15 +67,16 @@ def write_record(plan: Plan, step: Step, key: str) -> Record:
     """Write the record of a step that has just finished."""
     attempts = [each for each in _attempts(plan, step) if each["key"] == key]
     seconds, cores = (round(sum(each[name] for each in attempts), 2) for name in ("seconds", "core_seconds"))
-    output = output_digest(plan, step)
+    output = _digest(step)
     if output is None:
-        lost = next(iter(_lost_files(plan, step)), step.output)
-        hint = f"remove {RunDir(step.output).model.root}, which is rebuilt, and " if step.kind == "train" else ""
-        raise InputError(f"step {step.name}: {lost} was not written", f"{hint}run the same command again")
+        raise InputError(f"step {step.name}: {step.output} was not written", "run the same command again")
     files = step.output.rglob("*") if step.output.is_dir() else [step.output]
     disk = sum(path.stat().st_size for path in files if path.is_file())
     record = Record(key, output, seconds, cores, disk, _scores(step))
     atomic.write_json(plan.records / f"{step.name}.json", asdict(record))
+    for path, place in _lost_files(plan, step):
+        hint = f"correct `file` there, or remove {RunDir(step.output).model.root}, which is rebuilt, and run again"
+        raise InputError(f"{place}: step {step.name} has not written {path}", hint)
     return record
 
 
@@ -208,9 +211,11 @@ def _model_digest(model: ModelDir) -> str:
 
 def output_digest(plan: Plan, step: Step) -> str | None:
     """Return the digest of what a step wrote; None if it, or a file in it that another step reads, is not there."""
+    return None if any(_lost_files(plan, step)) else _digest(step)
+
+
+def _digest(step: Step) -> str | None:
     output = step.output
-    if _lost_files(plan, step):
-        return None
     try:
         if step.kind == "train":
             model = RunDir(output).model
@@ -218,8 +223,11 @@ def output_digest(plan: Plan, step: Step) -> str | None:
             return _model_digest(model)
         if step.kind in ("clean", "export"):
             return manifest.stage_key(_check_files(output))
-        if step.kind == "eval" and any(output.glob("*.json")):
-            return manifest.stage_key([input_digest(path) for path in sorted(output.glob("*.json"))])
+        if step.kind == "score":
+            return manifest.stage_key([cached_sha256(output / name) for name in ("scores.tsv", "scores.json")])
+        if step.kind == "eval":
+            files = sorted(path for path in output.iterdir() if path.suffix in _EVAL_SUFFIXES)
+            return manifest.stage_key({path.name: cached_sha256(path) for path in files})
         return input_digest(output)
     except (manifest.DamagedError, InputError, OSError):
         return None
@@ -244,10 +252,12 @@ def remove_altered(folder: Path) -> None:
                 path.unlink()
 
 
-def _lost_files(plan: Plan, step: Step) -> list[Path]:
-    """Return the files of a step that others read and that are not there."""
-    read = [path for other in plan.steps.values() if step.name in other.needs for path in other.inputs()]
-    return [path for path in read if not path.exists() and plan.writer(path) is step]
+def _lost_files(plan: Plan, step: Step) -> Iterator[tuple[Path, str]]:
+    """Yield the files of a training, besides its model, that others read and that are gone, with the keys' places."""
+    for other in plan.steps.values() if step.kind == "train" else ():
+        for path, key in other.inputs().items() if step.name in other.needs else ():
+            if plan.writer(path) is step and not path.exists() and name_in(step, path) in train_names(step):
+                yield path, plan.pipeline.origin(*plan.problem(other, "", key).path)
 
 
 def _scores(step: Step) -> list[Score]:

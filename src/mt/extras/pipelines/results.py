@@ -9,6 +9,7 @@ from pathlib import Path
 from mt.console import duration, quoted, table
 from mt.extras.pipelines.plan import Plan
 from mt.extras.pipelines.records import Record, State, read_record, states
+from mt.extras.pipelines.schema import PROGRAM
 from mt.extras.reporting.html import Html, details, headline, page
 from mt.extras.reporting.html import table as html_table
 from mt.storage import atomic
@@ -87,7 +88,7 @@ def slurm_script(plan: Plan, overrides: tuple[str, ...], runs: Path, names: list
     ]
     ids = {name: f"job_{number}" for number, name in enumerate(names, start=1)}
     for name, job_id in ids.items():
-        words = ["mt", "pipeline", "run", str(path), "--step", name, "--runs", str(runs)]
+        words = [*PROGRAM, "pipeline", "run", str(path), "--step", name, "--runs", str(runs)]
         words += [word for override in overrides for word in ("--set", override)]
         after = "".join(f":${ids[other]}" for other in plan.steps[name].needs if other in ids)
         job = shlex.quote(f"{plan.pipeline.file.name}-{name}")

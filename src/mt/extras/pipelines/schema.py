@@ -1,5 +1,6 @@
 """The keys of a pipeline file, and of each kind of step."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
@@ -206,6 +207,7 @@ def _unpaired(source: Place | None, reference: Place | None) -> Iterator[Rule]:
 KINDS: dict[str, type[StepSettings]] = {
     kind.__name__.lower(): kind for kind in (Train, Distill, Backtranslate, Score, Clean, Eval, Export)
 }
+PROGRAM = (sys.executable, "-P", "-m", "mt")  # `mt` may not be on the PATH
 # The first words of each kind's command
 COMMANDS = {kind: (kind,) for kind in KINDS} | {"score": ("data", "score"), "clean": ("data", "clean")}
 

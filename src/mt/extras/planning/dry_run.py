@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,10 +50,10 @@ def dry_run(config: Config, runs: Path) -> str:
     require_packages(*config.exports)
     run_dir = RunDir(runs / config.name)
     refuse_pipeline(run_dir.root, "choose another name")
-    disk = _writable_parent(run_dir)
+    disk = writable_parent(run_dir)
     device = choose_device(config.training.device)
     run_lock.refuse_locked(run_dir.lock)
-    steps_done, _ = done = _progress(run_dir)
+    steps_done, _ = done = progress(run_dir)
     pretrained, tokenizers = _check_pretrained(config, runs, run_dir)
     texts = read_texts(config.data)
     train, complete = texts.train, texts.train.complete
@@ -73,14 +74,14 @@ def dry_run(config: Config, runs: Path) -> str:
         "model": f"{measured.parameters:,} parameters",
         **_training_rows(config, estimated, measured, steps_done, complete),
         "memory": _memory(measured),
-        "disk": _disk_space(disk, run_dir.root, estimated.disk, complete),
+        "disk": disk_space(disk, [run_dir.root], estimated.disk, complete),
     }
     width = max(map(len, rows))
     lines = [f"{name:<{width}}  {text}" for name, text in rows.items() if text]
     return "\n".join([*lines, "nothing was trained; run the same command without --dry-run to train"])
 
 
-def _progress(run_dir: RunDir) -> tuple[int, float]:
+def progress(run_dir: RunDir) -> tuple[int, float]:
     """Return the steps up to the newest checkpoint, and the seconds of training that they took."""
     steps, elapsed = max(Checkpoints(run_dir).steps(), default=0), 0.0
     with suppress(OSError, ValueError, KeyError):  # none, or damaged
@@ -163,7 +164,7 @@ def _training_rows(
 ) -> dict[str, str]:
     bound = "" if complete or config.training.max_epochs is None else "at most "
     epochs = f", {estimated.epochs:.1f} passes over the text" if complete else ""
-    left = max(0, estimated.steps - steps_done) / estimated.steps
+    left = estimated.left(steps_done)
     validation = duration(left * estimated.validation_seconds)
     total = f"{bound or 'about '}{duration(left * estimated.seconds)} ({validation} of it validation)"
     return {
@@ -181,7 +182,7 @@ def _memory(measured: Measurements) -> str:
     return f"{gpu}{peak:.1f} GB, and some 0.3 for scoring, of {usable:.0f} GB here{split}"
 
 
-def _writable_parent(run_dir: RunDir) -> Path:
+def writable_parent(run_dir: RunDir) -> Path:
     """Return the nearest existing folder on the path of the run folder."""
     root = run_dir.root.absolute()
     folder = next(path for path in (root, *root.parents) if os.path.lexists(path))
@@ -190,9 +191,9 @@ def _writable_parent(run_dir: RunDir) -> Path:
     return folder
 
 
-def _disk_space(disk: Path, run: Path, needed: int, complete: bool) -> str:
-    """Describe the space that the run folder needs, how much of it is in use already, and the free space."""
-    used = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())
+def disk_space(disk: Path, runs: Iterable[Path], needed: int, complete: bool) -> str:
+    """Describe the space that run folders need, how much of it is in use already, and the free space."""
+    used = sum(path.stat().st_size for run in runs for path in run.rglob("*") if path.is_file())
     free = shutil.disk_usage(disk).free
     if free + used < needed:
         message = f"{disk}: {_gigabytes(free)} GB free on this disk, but the run may need {_gigabytes(needed)}"

@@ -26,6 +26,10 @@ class Estimate:
     def seconds(self) -> float:
         return self.training_seconds + self.validation_seconds
 
+    def left(self, steps_done: int) -> float:
+        """Return the share of the steps that is left."""
+        return max(0, self.steps - steps_done) / self.steps
+
 
 def estimate(
     config: Config,
