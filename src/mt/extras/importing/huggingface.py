@@ -52,7 +52,7 @@ def read_plan(folder: Path, name: str, languages: Languages) -> Plan:
     one_matrix = bool(theirs["share_encoder_decoder_embeddings"])
     if (folder / MT_FOLDER).is_dir():
         return plan_of_export(folder, one_matrix)
-    if str(kind) not in FAMILIES:
+    if not isinstance(kind, str) or kind not in FAMILIES:
         raise InputError(f"{folder}: its model_type is {kind!r:.50}, which is none of {', '.join(FAMILIES)}")
     settings = read_mapping(folder / "tokenizer_config.json", {})
     vocabulary = read_vocabulary(folder, settings, one_matrix)
