@@ -105,6 +105,16 @@ def test_only_translations_that_count_are_ranked(tmp_path: Path, beam_size: int)
         assert not any(math.isnan(each.score) for some in found for each in some)
 
 
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_long_prefix_stays_in_the_second_search(tmp_path: Path, beam_size: int) -> None:
+    both = twins(tmp_path, *PUSHABLE, model=endless_model)
+    ids, options = IDS[3:4], SearchOptions(beam_size, retry_loops=True)  # 1 token, so translations have at most 19
+    prefix = LONG[:18]
+    for engine in (both.fast(), both.slow()):
+        [[best, *_]] = search_without_loops(engine, ids * 2, options, [prefix, []])[:1]
+        assert best.ids[: len(prefix)] == prefix
+
+
 @pytest.mark.parametrize("strength", [0.0, 0.1, 0.3])
 def test_engines_agree_where_some_hypotheses_are_runaways(tmp_path: Path, strength: float) -> None:
     def model(config: Config) -> Transformer:

@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -92,6 +93,31 @@ def test_other_lines_do_not_change(both: Twins, tsv: Path) -> None:
         assert found[1] != expected[1]
         del found[1], expected[1]
         assert [[c.text for c in each] for each in found] == [[c.text for c in each] for each in expected]
+
+
+def test_a_term_goes_where_all_of_it_is_likeliest() -> None:
+    """Not where its first token alone is."""
+    tokenizer = BpeTokenizer.train([*TEXT * 3, "7 7 7 5 5 5"], 420)
+    best, term = tokenizer.encode("A dog talks"), tokenizer.encode("75")
+    places = [place for place, token in enumerate(tokenizer.tokens(best)) if token.startswith(SPACE)]
+    cheap, right = places[1], places[-1]
+
+    def next_log_probs(sources: Sentences, targets: Sentences) -> Iterator[np.ndarray]:
+        for ids in targets:
+            rows = np.full((len(ids) + 1, tokenizer.vocab_size), -9.0, np.float32)
+            rows[cheap : cheap + 1, term[0]], rows[right : right + 1, term[0]] = -1, -2
+            if ids[: right + 1] == [*best[:right], term[0]]:
+                rows[right + 1 :] = -1
+            yield rows
+
+    def search(sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
+        return [[Hypothesis.of(sentence.prefix.forced, -1.0, 1.0)] for sentence in sentences]
+
+    text = "A dog talks 75"
+    sentence = Sentence(tokenizer.encode(text), Prefix(), Terms({}, (), ("en", "de")).find(text, True), 50, text)
+    terms = TermSearch(search, next_log_probs, tokenizer, True, lambda *_: [])
+    [[found]] = terms.complete([sentence], [[Hypothesis.of(best, -1.0, 1.0)]], SearchOptions(1))
+    assert found.ids[: right + len(term)] == [*best[:right], *term]
 
 
 @dataclass

@@ -157,11 +157,12 @@ def test_empty_and_white_lines_give_empty_lines() -> None:
 
 
 def test_a_line_without_letters_and_digits_stays(tmp_path: Path) -> None:
-    lines, translator = ["-----", " *** ", "€", "…?!", "♥️", "- 1", "dog"], make(MODEL)
+    lines, translator = ["-----", " ***  | ", "€", "…?!", "♥️", "- 1", "dog"], make(MODEL)
     kept = [line.strip() for line in lines]
     found = translator.best(lines, GREEDY)
     assert [text == line for text, line in zip(found, kept, strict=True)] == [True] * 5 + [False] * 2
     assert translator.translate(["-"], GREEDY, prefixes=["Ein"])[0][0].text.startswith("Ein")
+    assert translator.translate(["-"], GREEDY, prefixes=[" "])[0][0].text == "-"
     with_term = replace(translator, source_lang="en", glossary=glossary_of(tmp_path, "€\tEuro\n"))
     assert "Euro" in with_term.best(["€"], replace(GREEDY, max_length=30))[0]
 
@@ -179,8 +180,23 @@ def test_unusual_white_space_changes_nothing(tmp_path: Path, line: str, plain: s
     assert translator.best([line], GREEDY) == translator.best([plain], GREEDY)
     terms = replace(translator, source_lang="en", glossary=glossary_of(tmp_path, "two men\tLeute\n"))
     assert terms.term_share([line], ["Leute"]) == 100
-    thai = replace(translator, source_lang="th", chosen="de")
-    assert thai.best(["Two\u200bmen."], GREEDY) != translator.best(["Twomen."], GREEDY)
+    [candidate] = translator.translate([line], replace(GREEDY, attention=True))[0]
+    [same] = translator.translate([plain], replace(GREEDY, attention=True))[0]
+    spans = [
+        [(unit.start, [text[word:][:2] for word, _ in unit.shares]) for unit in translator.align(text, found)]
+        for text, found in ((line, candidate), (plain, same))
+    ]
+    assert [start for start, _ in spans[0]] == [start for start, _ in spans[1]]
+    assert [words for _, words in spans[0]] == [words for _, words in spans[1]]
+
+
+@pytest.mark.parametrize("source_lang", ["th", "en,th"])
+def test_languages_without_spaces_keep_white_space(source_lang: str) -> None:
+    line, model = "Two\u200bmen.\u3000A  dog.", random_model()
+    batches, settings = source_batches(model), translation_settings(64, source_lang=source_lang)
+    translator = Translator(TorchEngine(model, 500), PAIR, settings)
+    translator.best([line], GREEDY)
+    assert batches[0].tolist()[0][1:-1] == TOKENIZER.encode(line)
 
 
 def test_lines_keep_their_order_though_batches_are_by_length() -> None:

@@ -204,14 +204,14 @@ class Translator:
         opened, remaining = self._opened, iter(pairs)
         if opened.model is None:
             raise InputError("scores take a single model on torch", "load the model with engine='torch'")
-        tags = opened.translator.to(to, source_lang).tags
+        translator = opened.translator.to(to, source_lang)
         while block := list(islice(remaining, BLOCK_LINES)):
             for source, target in block:
                 check_text(source)
                 check_text(target)
-            cleaned = [(without_line_breaks(source), without_line_breaks(target)) for source, target in block]
+            cleaned = [(translator.plain(source), without_line_breaks(target)) for source, target in block]
             with memory_explained("close other programs"):
-                yield from score_pairs(opened.model, opened.tokenizers, tags, opened.settings, cleaned)
+                yield from score_pairs(opened.model, opened.tokenizers, translator.tags, opened.settings, cleaned)
 
     def results(
         self,

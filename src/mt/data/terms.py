@@ -7,6 +7,7 @@ from typing import NamedTuple
 from mt.data.tokenizer import normalized
 from mt.text.casing import lower_case, starts_sentence, title_case, upper_case
 from mt.text.languages import is_spaced
+from mt.text.lines import with_plain_spaces
 from mt.text.words import EMAIL, GLUED, ID_CHAR, IN_WORD, UNSPACED, URL
 
 _EMOJI = r"\U0001F000-\U0001FAFF\u2300-\u23FF\u2600-\u27BF\u2B00-\u2BFF"
@@ -100,10 +101,10 @@ class Terms:
         self._spaced, self._into_spaced = map(is_spaced, languages)
         # A word ends where a Korean particle follows it without a space.
         self._word = re.compile(rf"{_W}+|(?:(?!{_W})\w)+|\S" if self._spaced else r"\S")
-        self._entries = entries
+        self._entries = {with_plain_spaces(term): entries[term] for term in entries} if self._spaced else entries
         self._lengths: dict[str, tuple[int, ...]] = {}  # of the terms with a first word, longest first
         self._sources: dict[tuple[str, str], str] = {}  # of the terms by first word and a spelling found in text
-        for source in sorted(entries, key=lambda source: -len(source)):
+        for source in sorted(self._entries, key=lambda source: -len(source)):
             lengths = self._lengths.get(first := self._first_word(source), ())
             if len(source) not in lengths:
                 self._lengths[first] = (*lengths, len(source))

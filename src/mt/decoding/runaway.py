@@ -66,7 +66,8 @@ def search_without_loops(
         for row, (source, [best, *_]) in enumerate(zip(sentences, first, strict=True))
         if is_retried(source, best.ids, options)
     ]
-    ratio = min(options.max_length_ratio, _MAX_RATIO)  # longer ones would be runaways again
+    # Longer ones would be runaways again; but a prefix may be as long.
+    ratio = options.max_length_ratio if prefixes else min(options.max_length_ratio, _MAX_RATIO)
     second = search(rows, replace(exact, no_repeat_ngram_size=_RETRY_NGRAM, max_length_ratio=ratio))
     runaways = [row for row in rows if is_runaway(sentences[row], second[row][0].ids)]
     # With `retry_loops`, an engine may leave out the scores of runaways.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mt.data.terms import Term
     from mt.data.tokenizer_kinds import TextTokenizer
 
-_PLACES = 3  # tried for each term
+_PLACES = 3  # compared for each term
 _MAX_SPANS = 8  # different lost spans of kept text (mt.data.terms) that are forced; if more are lost, none is
 _ALIGNED = 0.3  # least share of a word's attention that lies on a term whose translation it is
 _IMPOSSIBLE = -1e9
@@ -173,7 +173,7 @@ class TermSearch:
     def _placements(self, unfinished: Sequence[_Unfinished]) -> dict[_Unfinished, _Placement]:
         """Return the placement of each sentence's next term, if there is one, in its best hypothesis.
 
-        Of the starts it is the one whose term and next token are the likeliest.
+        It is the start whose term and next token are likeliest.
         """
         sources = [each.sentence.source for each in unfinished]
         results = self.next_log_probs(sources, [each.best.ids for each in unfinished])

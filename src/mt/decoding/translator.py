@@ -142,8 +142,8 @@ class Translator:
         sentences = [self._spelt(sentence) if sentence.prefix.ids else sentence for sentence in sentences]
         results = zip(sentences, self._search(sentences, options), strict=True)
         candidates = [
-            self._join([next(results) for _ in parts]) or [Candidate(normalized(line), 0.0, 0.0)]
-            for parts, (line, _) in zip(split, preprocessed, strict=True)
+            self._join([next(results) for _ in parts]) or [Candidate(normalized(without_line_breaks(line)), 0.0, 0.0)]
+            for parts, line in zip(split, lines, strict=True)
         ]
         return [
             n_best if recase is None else [replace(c, text=recase(c.text, self.chosen or "")) for c in n_best]
@@ -233,7 +233,7 @@ class Translator:
 
     def term_share(self, lines: Sequence[str], translations: Sequence[str]) -> float | None:
         """Return the percentage of lines with terms whose translations have all of them; None without such lines."""
-        return self._terms.share(list(map(self._plain, lines)), translations) if self.glossary else None
+        return self._terms.share(list(map(self.plain, lines)), translations) if self.glossary else None
 
     def warn_long_lines(self, lines: Sequence[str], text_name: str) -> None:
         """Log one warning about all lines longer than the model's limit."""
@@ -249,13 +249,12 @@ class Translator:
         starts = word_starts(source), word_starts(line)
         if len(candidate.parts) != 1 or len(starts[0]) != len(starts[1]):
             return align_units(line, text)
-        [part] = candidate.parts
         if recase is not None:
             # Align the text as its pieces spell it, unless recasing changed its length, as of ß to SS.
-            decoded = self.tokenizers.target.decode(part.target).strip()
+            decoded = self.tokenizers.target.decode(candidate.parts[0].target).strip()
             text = decoded if len(decoded) == len(text) else text
         positions = defaultdict(int, zip(*starts, strict=True))
-        return [unit.moved(positions) for unit in self._align_part(source, text, part)]
+        return [unit.moved(positions) for unit in self._align_part(source, text, candidate.parts[0])]
 
     def _aligned(self, sentence: Sentence, hypothesis: Hypothesis) -> list[Unit]:
         part = Part(sentence.source, hypothesis.ids, hypothesis.attention)
@@ -270,16 +269,17 @@ class Translator:
 
     def _preprocessed(self, line: str, prefix: str = "") -> Preprocessed:
         """Return a line with case and spelling restored; a prefix decides the case of its translation instead."""
-        line = self._plain(line)
+        line = self.plain(line)
         return self.preprocessing.apply(line, self.format.source_lang, bool(prefix.strip()), self._terms.spans)
 
-    def _plain(self, line: str) -> str:
-        """Return a line without unusual white space."""
-        return with_plain_spaces(line) if is_spaced(self.format.source_lang) else without_line_breaks(line)
+    def plain(self, line: str) -> str:
+        """Return a line without the white space that training text seldom has."""
+        languages = [self.format.source_lang] if self.format.source_lang else self.settings.source_langs
+        return with_plain_spaces(line) if all(map(is_spaced, languages)) else without_line_breaks(line)
 
     def _split(self, line: str, prefix: str = "") -> list[str]:
         """Return the parts of a line to translate; none of one without letters, digits, terms and a prefix."""
-        is_text = any(map(str.isalnum, line)) or prefix or (self.glossary and self._terms.find(line))
+        is_text = any(map(str.isalnum, line)) or bool(prefix.strip() or (self.glossary and self._terms.find(line)))
         return parts_of(line, self.tokenizers.source, self._limit) if is_text else []
 
     def _join(self, parts: list[tuple[Sentence, list[Hypothesis]]]) -> list[Candidate]:

@@ -40,7 +40,7 @@ def check_drawable(path: Path, by_head: bool, texts: Sequence[str] = ()) -> None
     if by_head and suffix == ".html":
         raise InputError("--by-head is for images", "leave it out: the page shows every layer and head")
     if texts:
-        _check_number(path, sum(bool(text.strip()) for text in texts))
+        _check_number(path, sum(any(map(str.isalnum, text)) for text in texts))
 
 
 def draw(path: Path, attentions: Sequence[Attention], by_head: bool = False) -> None:
@@ -59,7 +59,7 @@ def draw(path: Path, attentions: Sequence[Attention], by_head: bool = False) -> 
 
 def _check_number(path: Path, number: int, note: str = "") -> None:
     if number == 0:
-        raise InputError(f"--attention {path}: an empty text has no attention to draw")
+        raise InputError(f"--attention {path}: a text without letters and digits has no attention to draw")
     if number > 1 and path.suffix.lower() != ".html":
         message = f"--attention {path}: an image shows one text, and there are {number}{note}"
         raise InputError(message, "write a .html file instead")
