@@ -141,7 +141,7 @@ def test_the_suffix_chooses_the_format(two_languages: Path, tmp_path: Path) -> N
         (("--by-head", "a"), "--by-head belongs to --attention"),
         (("--attention", "a.png", "a", "b"), "an image shows one text, and there are 2"),
         (("--attention", "a.png", ""), "a text without letters and digits has no attention"),
-        (("--attention", "a.png", "---"), "a text without letters and digits has no attention"),
+        (("--attention", "a.png", "…"), "a text without letters and digits has no attention"),
         (("--attention", "a.png", "--engine", "ctranslate2", "a"), "--attention and --engine ctranslate2 contradict"),
         (("--alignment", "--engine", "torch-graphs", "--device", "cpu", "a"), "torch-graphs"),
         (("--alignment", "--n-best", "2", "a"), "--alignment and --n-best contradict"),
