@@ -25,7 +25,7 @@ from mt.extras.pipelines.records import State
 from mt.extras.pipelines.results import identity
 from mt.extras.pipelines.schema import Score
 from mt.extras.planning.corpus_sample import train_on_sample
-from mt.extras.planning.dry_run import Texts, progress, read_texts
+from mt.extras.planning.dry_run import Texts, read_texts, training_progress
 from mt.extras.planning.estimate import estimate, scoring_seconds
 from mt.extras.planning.probe import Measurements, probe
 from mt.pipeline.resume import is_finished
@@ -165,7 +165,7 @@ class _Estimator:
         measured = self._measure(config, texts)
         valid, test = (texts.held_out.get(split, (0, True))[0] for split in ("valid", "test"))
         training, train, run = config.training, texts.train, RunDir(step.output)
-        steps_done, _ = done = progress(run)
+        steps_done, _ = done = training_progress(run)
         estimated = estimate(config, measured, texts.pairs, valid, train.bytes_per_pair(), train.complete, done)
         left = 0.0 if is_finished(run) else estimated.left(steps_done)
         # Each teacher makes a forward pass, a third of a step; a training with a time limit makes fewer steps instead.

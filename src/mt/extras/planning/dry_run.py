@@ -53,7 +53,7 @@ def dry_run(config: Config, runs: Path) -> str:
     disk = writable_parent(run_dir)
     device = choose_device(config.training.device)
     run_lock.refuse_locked(run_dir.lock)
-    steps_done, _ = done = progress(run_dir)
+    steps_done, _ = done = training_progress(run_dir)
     pretrained, tokenizers = _check_pretrained(config, runs, run_dir)
     texts = read_texts(config.data)
     train, complete = texts.train, texts.train.complete
@@ -81,7 +81,7 @@ def dry_run(config: Config, runs: Path) -> str:
     return "\n".join([*lines, "nothing was trained; run the same command without --dry-run to train"])
 
 
-def progress(run_dir: RunDir) -> tuple[int, float]:
+def training_progress(run_dir: RunDir) -> tuple[int, float]:
     """Return the steps up to the newest checkpoint, and the seconds of training that they took."""
     steps, elapsed = max(Checkpoints(run_dir).steps(), default=0), 0.0
     with suppress(OSError, ValueError, KeyError):  # none, or damaged
