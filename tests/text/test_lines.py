@@ -219,7 +219,7 @@ def test_a_file_that_fails_while_reading() -> None:
     assert refusal(Path("/proc/self/mem")) == "/proc/self/mem: cannot be read: Input/output error"
 
 
-@pytest.mark.parametrize(("n_source", "n_target"), [(3, 5), (5, 3), (0, 2), (2, 0), (1, 400), (400, 1)])
+@pytest.mark.parametrize(("n_source", "n_target"), [(3, 5), (5, 3), (0, 2), (2, 0), (0, 1), (1, 400), (400, 1)])
 @pytest.mark.parametrize("last", [b"", b"end"])
 def test_different_line_counts_name_both(tmp_path: Path, n_source: int, n_target: int, last: bytes) -> None:
     source, target = tmp_path / "a.en", tmp_path / "a.it"
@@ -230,7 +230,7 @@ def test_different_line_counts_name_both(tmp_path: Path, n_source: int, n_target
     expected = f"{source} has {n_source} lines but {target} has {n_target}"
     if not n_source * n_target:
         empty, other = (target, source) if n_source else (source, target)
-        expected = f"{empty}: this text is empty, but {other} has 2 lines"
+        expected = f"{empty}: this text is empty, but {other} has " + ("1 line" if n_target == 1 else "2 lines")
     assert caught.value.message == expected
 
 

@@ -54,10 +54,11 @@ def show_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Pat
 
     plan, step_states, pending = _checked(config, overrides, runs, jobs)
     checks.refuse_unusable_devices(plan, pending)
-    disk = writable_parent(RunDir(plan.folder))
+    disk = writable_parent(RunDir(plan.folder)) if pending else None
     costs = estimates.estimate_costs(plan, pending, jobs, keep=False)
-    needed = sum(cost.disk or 1 for cost in costs.values())  # also where it is unknown
-    disk_space(disk, [plan.steps[name].output for name in pending], needed, complete=True)
+    if disk is not None:
+        needed = sum(cost.disk or 1 for cost in costs.values())  # also where it is unknown
+        disk_space(disk, [plan.steps[name].output for name in pending], needed, complete=True)
     return estimates.plan_table(plan, step_states, costs, jobs)
 
 
@@ -89,11 +90,7 @@ def run_pipeline(
         raise InputError("a pipeline starts its processes itself", "start it without torchrun")
     plan, step_states, pending = _checked(config, overrides, runs, jobs)
     if only is not None:
-        if only not in plan.steps:
-            suggestions = similar(only, plan.steps) or list(plan.steps)
-            raise InputError(f"--step {only}: there is no such step", f"one of {', '.join(suggestions)}")
-        if missing := [name for name in plan.steps[only].needs if step_states[name] != "done"]:
-            raise InputError(f"step {only} needs {', '.join(missing)}", "run these first")
+        _check_only(plan, step_states, only)
     checks.refuse_unusable_devices(plan, pending if only is None else [only])
     if only is None and pending:
         costs = estimates.estimate_costs(plan, pending, jobs)
@@ -106,6 +103,15 @@ def run_pipeline(
         raise
     log.info("report: %s", results.write_report(plan))
     return results.status_table(plan)
+
+
+def _check_only(plan: Plan, step_states: dict[str, State], only: str) -> None:
+    """Refuse to run a step alone that does not exist, or needs steps that are not done."""
+    if only not in plan.steps:
+        suggestions = similar(only, plan.steps) or list(plan.steps)
+        raise InputError(f"--step {only}: there is no such step", f"one of {', '.join(suggestions)}")
+    if missing := [name for name in plan.steps[only].needs if step_states[name] != "done"]:
+        raise InputError(f"step {only} needs {', '.join(missing)}", "run these first")
 
 
 def _checked(

@@ -54,6 +54,22 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return dict(manifest)
 
 
+def recorded_choice(path: Path, *keys: str) -> dict[str, Any]:
+    """Return a choice that a run recorded, with these keys; empty if there is none.
+
+    Raises:
+        MachineError: the file is damaged. To ignore it could end a resume with other weights.
+    """
+    if not path.exists():
+        return {}
+    try:
+        record = json.loads(path.read_bytes())
+        return {key: record[key] for key in keys}
+    except (ValueError, TypeError, LookupError, RecursionError):
+        hint = "restore it; if you remove it, its choice is made again and may end with other weights"
+        raise MachineError(f"{path}: damaged, so this run cannot be resumed exactly", hint) from None
+
+
 def learned_files(files: Mapping[str, Any]) -> dict[str, Any]:
     """Select a manifest's weights and tokenizers; other files, such as measured speeds, change without training."""
     return {name: f for name, f in files.items() if name.endswith(".safetensors") or name.startswith("tokenizer/")}

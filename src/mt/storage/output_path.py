@@ -51,7 +51,7 @@ def refuse_inputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None])
 
 
 def refuse_inside(output: Path, model: Path) -> None:
-    """Refuse an output folder inside that of the model to read, which would be another one with it."""
+    """Refuse an output folder inside that of the model to read, since that would change the model's folder."""
     if output.resolve().is_relative_to(model.resolve()):
         raise InputError(f"--output {output}: this is inside the model's own folder", "name another")
 

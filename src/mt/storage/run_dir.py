@@ -1,6 +1,5 @@
 """Paths in a run folder, a checkpoint and a model folder; no other module spells their names."""
 
-import json
 import os
 import re
 from dataclasses import dataclass
@@ -27,22 +26,6 @@ class _Path:
 
     def __get__(self, folder: Any, _: type) -> Path:
         return Path(folder.root, self._name)
-
-
-def read_record(path: Path, *keys: str) -> dict[str, Any]:
-    """Return a choice that a run recorded, with these keys; empty if there is none.
-
-    Raises:
-        MachineError: the file is damaged. To ignore it could end a resume with other weights.
-    """
-    if not path.exists():
-        return {}
-    try:
-        record = json.loads(path.read_bytes())
-        return {key: record[key] for key in keys}
-    except (ValueError, TypeError, LookupError, RecursionError):
-        hint = "restore it; if you remove it, its choice is made again and may end with other weights"
-        raise MachineError(f"{path}: damaged, so this run cannot be resumed exactly", hint) from None
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,8 @@ class TextIssue:
     """A defect for which a text is refused, though reading can continue after it.
 
     Attributes:
-        kind: `encoding` of a line, `lines` (two files differ in their number), or `row` of a table.
+        kind: `encoding` of a line, `lines` (two files differ in their number), `empty` (one of two files has none), or
+            `row` of a table.
         file: the file's name in messages.
         line: its line, counted from 1; 0 is the whole file.
     """
@@ -184,18 +185,16 @@ def read_parallel(source: Path, target: Path, on_issue: IssueHandler = raise_iss
 def pair_lines(
     source_lines: Iterator[str], target_lines: Iterator[str], names: tuple[str, str], on_issue: IssueHandler
 ) -> Iterator[tuple[str, str]]:
-    """Yield the line pairs of two texts; it is an issue, which cites their names, if their lengths differ.
-
-    Raises InputError if only one of them is empty.
-    """
+    """Yield the line pairs of two texts; it is an issue, which cites their names, if their lengths differ."""
     for pairs, (src, tgt) in enumerate(zip_longest(source_lines, target_lines)):
         if src is None or tgt is None:
             n_source = pairs if src is None else pairs + 1 + sum(1 for _ in source_lines)
             n_target = pairs if tgt is None else pairs + 1 + sum(1 for _ in target_lines)
             if not pairs:
-                empty, other = names if src is None else names[::-1]
-                message = f"{empty}: this text is empty, but {other} has {n_source or n_target} lines"
-                raise InputError(message, "restore it, or leave out both")
+                (empty, other), lines = names if src is None else names[::-1], n_source or n_target
+                message = f"{empty}: this text is empty, but {other} has {lines} line{'s' * (lines > 1)}"
+                on_issue(TextIssue("empty", empty, 0, message, "restore it, or leave out both"))
+                return
             message = f"{names[0]} has {n_source} lines but {names[1]} has {n_target}"
             hint = "line n of one must be the translation of line n of the other; `mt data check` finds where they part"
             on_issue(TextIssue("lines", names[0], 0, message, hint))

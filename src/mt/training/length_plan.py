@@ -5,7 +5,8 @@ import time
 from mt.config import TrainingConfig
 from mt.console import duration, log
 from mt.storage import atomic
-from mt.storage.run_dir import RunDir, read_record
+from mt.storage.manifest import recorded_choice
+from mt.storage.run_dir import RunDir
 from mt.system.distributed import Distributed
 
 _MAX_FACTOR = 4  # of the configured steps
@@ -35,7 +36,7 @@ class LengthPlan:
         self._validation_seconds: list[float] = []
         self._limit = {"minutes": settings.minutes, "max_steps": settings.max_steps}
         self._plans: dict[int, int] = {}
-        record = read_record(run.length, "limit", "plans")
+        record = recorded_choice(run.length, "limit", "plans")
         if record.get("limit") == self._limit:
             self._plans = {int(at): steps for at, steps in record["plans"].items()}
         elif settings.minutes is not None:

@@ -16,7 +16,8 @@ from mt.model.build import TranslationModel
 from mt.model.loss import fused_cross_entropy, with_bias
 from mt.model.packing import Packing
 from mt.storage import atomic
-from mt.storage.run_dir import RunDir, read_record
+from mt.storage.manifest import recorded_choice
+from mt.storage.run_dir import RunDir
 from mt.system.devices import has_bf16, has_fp16
 from mt.system.distributed import Distributed
 
@@ -54,7 +55,7 @@ def _is_native(precision: str, device: torch.device) -> bool:
 
 def _recorded_choice(config: Config, model: TranslationModel, run: RunDir) -> str:
     device = model.device
-    record = read_record(run.precision, "device", "precision")
+    record = recorded_choice(run.precision, "device", "precision")
     recorded = record["precision"] if record.get("device") == device.type else None
     if recorded is not None and _is_native(recorded, device):
         return str(recorded)

@@ -360,6 +360,13 @@ def test_each_text_of_a_folder_is_named(tmp_path: Path) -> None:
     assert "texts/b.en\t4" in "".join(lines_in(tmp_path / "out" / "repaired" / "invisible.tsv"))
 
 
+def test_an_empty_text_is_not_repaired(tmp_path: Path) -> None:
+    write_pairs(set_up(tmp_path), "train", FAULTY)
+    write_lines(tmp_path / "train.it", [])
+    assert "train.it: this text is empty, but " in clean(tmp_path, "out", "--repair", code=2)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_corpus_that_changes_meanwhile_is_refused(project: Path) -> None:
     config = make_config(project, {"source": "train.en", "target": "train.it"})
     digests, report = training_digests(config.data), check_corpus(config, project, 0)

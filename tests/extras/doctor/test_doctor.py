@@ -304,6 +304,19 @@ def test_an_empty_file_is_not_to_be_aligned(tmp_path: Path) -> None:
         assert not any("align" in action.command for action in actions)
 
 
+@pytest.mark.parametrize("repair", [False, True])
+def test_an_empty_text_of_a_folder_does_not_stop_the_check(tmp_path: Path, repair: bool) -> None:
+    (tmp_path / "texts").mkdir()
+    for name, lines in {"a.en": ["one"], "a.it": [], "b.en": ["two", "three"], "b.it": ["due", "tre"]}.items():
+        write_lines(tmp_path / "texts" / name, lines)
+    config = make_config(tmp_path, {"folder": "texts"}, test=None)
+    report = check_corpus(config, tmp_path, 10, repair=repair)
+    texts = tmp_path / "texts"
+    assert notes(report, "unreadable") == [f"{texts}/a.it: this text is empty, but {texts}/a.en has 1 line"]
+    assert report.pairs["train"] == 2
+    assert not any("align" in action.command for action in judge(report).actions)
+
+
 def test_files_of_different_length_and_utf_16(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.en", ["one", "two", "three"])
     write_lines(tmp_path / "a.it", ["uno", "due"])

@@ -11,7 +11,9 @@ import pytest
 from bundle_helpers import make
 from command import mt
 from data_helpers import write_lines
+from mt.api import pipelines
 from mt.api.pipelines import read_plan, show_plan
+from mt.config import dump_config
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import MachineError
 from mt.extras.pipelines.estimates import StepCost, _Estimator, estimate_costs, makespan
@@ -20,7 +22,7 @@ from mt.extras.pipelines.records import output_digest
 from mt.extras.planning.probe import Measurements
 from mt.storage.run_dir import RunDir
 from mt.text.lines import TextFile
-from pipeline_helpers import REVERSE, TEACHERS, make_pipeline, plan_of
+from pipeline_helpers import REVERSE, TEACHERS, TWO, make_pipeline, plan_of
 
 
 def timings_of(plan: Plan) -> list[dict[str, Any]]:
@@ -135,7 +137,13 @@ def test_only_what_is_left_of_a_training_is_estimated(tmp_path: Path, measured: 
     run.checkpoint(800).rmdir()
     run.model.root.mkdir()
     run.model.manifest.write_text('{"files": {}, "steps": 200}')  # training.patience has ended it
+    config = plan.steps["teacher_1"].config
+    assert config is not None
+    run.config.write_text(dump_config(config))
     assert seconds() == scoring
+    training = config.training.model_copy(update={"max_steps": 400})
+    run.config.write_text(dump_config(config.model_copy(update={"training": training})))
+    assert seconds() == quarter, "it has been extended since"
 
 
 def test_a_models_own_test_set_is_estimated(folder: Path, measured: Measurements) -> None:
@@ -144,7 +152,24 @@ def test_a_models_own_test_set_is_estimated(folder: Path, measured: Measurements
     plan = plan_of(folder, "\n  ".join(["name: own\nsteps:", *lines]))
     costs = estimate_costs(plan, ["own", "given"], keep=False)
     assert costs["own"].seconds == costs["given"].seconds
+    assert costs["own"].disk == costs["given"].disk
     assert costs["own"].seconds is not None
+
+
+def test_only_the_directions_that_are_evaluated_are_estimated(folder: Path, measured: Measurements) -> None:
+    write_lines(folder / "other.yy", TextFile(folder / "train.xx"))
+    tests = (
+        "[{source: valid.en, target: valid.xx, target_lang: xx}, {source: test.en, target: test.xx, target_lang: yy}]"
+    )
+    two = TWO.replace("test: null", f"test: {tests}")
+    lines = [f"m: {{train: {{config: tiny.yaml, set: {{{two}}}}}}}", "all: {eval: {model: {step: m}}}"]
+    lines += [f"{to}: {{eval: {{model: {{step: m}}, to: {to}}}}}" for to in ("xx", "yy")]
+    plan = plan_of(folder, "\n  ".join(["name: own\nsteps:", *lines]))
+    costs = estimate_costs(plan, ["all", "xx", "yy"], keep=False)
+    sizes = {name: cost.disk for name, cost in costs.items()}
+    assert sizes["xx"] == (folder / "valid.en").stat().st_size
+    assert sizes["yy"] == (folder / "test.en").stat().st_size
+    assert sizes["all"] == sizes["xx"] + sizes["yy"]
 
 
 def test_a_plan_is_refused_where_it_cannot_be_written(
@@ -155,9 +180,27 @@ def test_a_plan_is_refused_where_it_cannot_be_written(
     (folder / "link").symlink_to(folder / "nowhere")
     with pytest.raises(MachineError, match="cannot write here"):
         show_plan(*arguments, runs=folder / "link")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, 0))
+    plan = read_plan(*arguments, folder / "runs")
+    output = plan.steps["translated"].output  # a file
+    output.parent.mkdir(parents=True)
+    shutil.copyfile(folder / "train.xx", output)
+    needed = sum(cost.disk or 1 for cost in estimate_costs(plan, list(plan.steps), keep=False).values())
+    free = needed - output.stat().st_size
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(needed, 0, free))
+    assert "estimated: " in show_plan(*arguments, runs=folder / "runs")
+    free -= 1
     with pytest.raises(MachineError, match="GB free on this disk, but the run may need"):
         show_plan(*arguments, runs=folder / "runs")
+    shutil.rmtree(folder / "runs")
+
+
+def test_a_finished_plan_is_shown_where_it_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "pipeline.yaml").write_text(TEACHERS)
+    (folder / "link").unlink(missing_ok=True)
+    (folder / "link").symlink_to(folder / "nowhere")
+    monkeypatch.setattr(pipelines, "states", lambda plan: dict.fromkeys(plan.steps, "done"))
+    shown = show_plan(folder / "pipeline.yaml", [f"root={folder}"], runs=folder / "link")
+    assert "estimated: 0 s" in shown
 
 
 def test_the_estimated_time_is_that_of_steps_side_by_side(folder: Path) -> None:

@@ -19,7 +19,7 @@ from mt.data.corpus import read_pairs
 from mt.data.split import Split
 from mt.errors import MachineError
 from mt.extras.planning.corpus_sample import sample_corpus
-from mt.extras.planning.dry_run import disk_space, progress, read_texts
+from mt.extras.planning.dry_run import disk_space, read_texts, training_progress
 from mt.storage import lock as run_lock
 from mt.storage.run_dir import CheckpointDir, RunDir
 from mt.training.train_state import TrainState
@@ -106,11 +106,11 @@ def test_only_human_pairs_are_counted_to_be_held_out(tmp_path: Path) -> None:
 
 def test_the_steps_and_time_of_an_earlier_run_are_read(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
-    assert progress(run) == (0, 0.0)
+    assert training_progress(run) == (0, 0.0)
     run.checkpoint(30).mkdir(parents=True)
-    assert progress(run) == (30, 0.0)
+    assert training_progress(run) == (30, 0.0)
     CheckpointDir(run.checkpoint(30)).state.write_text(json.dumps(asdict(TrainState(step=30, elapsed=12.5))))
-    assert progress(run) == (30, 12.5)
+    assert training_progress(run) == (30, 12.5)
 
 
 def test_an_earlier_run_is_left_untouched(trained: Path, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """`mt serve`: LibreTranslate's interface, with its own client; limits; and every failure one JSON sentence."""
 
 import asyncio
+import logging
+import os
 import re
 import signal
 import socket
@@ -31,7 +33,7 @@ from mt.extras.serving.batching import Batcher
 from mt.extras.serving.connection import Connection
 from mt.extras.serving.limits import Limits, Metrics, RequestError
 from mt.extras.serving.requests import _multipart, read_fields
-from mt.extras.serving.server import listen
+from mt.extras.serving.server import listen, serve
 from mt.extras.serving.service import Direction, Service
 from mt.extras.serving.service import Request as Asked
 from serving_helpers import ServerProcess
@@ -609,6 +611,20 @@ def test_two_batches_are_translated_side_by_side_and_no_more() -> None:
     found = asyncio.run(ask())
     assert [[c.text for [c] in answer] for answer in found] == [[f"{t} {n}"] * 100 for t in range(3) for n in range(5)]
     assert most == [2]
+
+
+@pytest.mark.parametrize(("given", "code"), [(None, 1), ("a reason", 1), (0, 0), (129, 129)])
+def test_the_exit_code_of_a_server_is_a_number(given: object, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise SystemExit(given)
+
+    codes: list[int] = []
+    monkeypatch.setattr(uvicorn.Server, "run", stopped)
+    monkeypatch.setattr(os, "_exit", codes.append)
+    monkeypatch.setattr(logging, "shutdown", lambda: None)
+    with listen("127.0.0.1", 0) as bound:
+        serve(FastAPI(), bound, 1)
+    assert codes == [code]
 
 
 def test_what_keeps_a_server_from_starting(models: list[Path], tmp_path: Path) -> None:

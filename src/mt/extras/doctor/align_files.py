@@ -91,11 +91,11 @@ def _diagonal(links: list[Link]) -> tuple[Array, Array]:
 def line_links(source: LineText, target: LineText) -> tuple[Link, ...]:
     """Link all lines of two texts of different length, from shortly before they go out of step.
 
-    A line without a partner has a link with an empty range; texts of the same length have no links. Raises InputError
-    if there are too many lines to be aligned.
+    A line without a partner has a link with an empty range. Texts of the same length have no links, nor has an empty
+    text, which reading reports. Raises InputError if there are too many lines to be aligned.
     """
     counts = [_count(text) for text in (source, target)]
-    if counts[0] == counts[1]:
+    if counts[0] == counts[1] or 0 in counts:
         return ()
     parting = parting_line(source, target)
     start = max(0, parting - _IN_STEP)

@@ -160,6 +160,8 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
                 if fault.file == str(pair[0]):
                     note += f"; they are out of step from line {parting_line(*pair) + 1:,} on"
             findings.add("line-counts", Example(bitext.split, (), note))
+        elif findings is not None:  # one of two texts is empty
+            findings.add("unreadable", Example(bitext.split, (), fault.message))
 
     def raw_pairs() -> Iterator[RawPair]:
         for names, line, src, tgt in _numbered_pairs(bitext, report):

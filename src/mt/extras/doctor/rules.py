@@ -33,7 +33,7 @@ class FindingRule:
 TEXT_RULES = tuple(
     FindingRule(*row)
     for row in (
-        ("unreadable", ERROR, "text that cannot be read", "Nothing after this line was checked."),
+        ("unreadable", ERROR, "text that cannot be read", "The rest of this text was not checked."),
         (
             "line-counts",
             ERROR,

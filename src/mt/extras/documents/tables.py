@@ -90,7 +90,7 @@ class Table:
 def _parsed(text: str, kind: str, delimiter: str, place: str) -> tuple[dict[str, Any], list[str], list[list[str]]]:
     """Return how the csv module reads a table, and its rows as text and as cells.
 
-    Quotation marks in a TSV file belong to the text, unless some begin a cell and all are those of a table.
+    Quotation marks in a TSV file belong to the text, unless some begin a cell and all are closed.
     """
     quoted: dict[str, Any] = {"delimiter": delimiter}
     plain = {**quoted, "quoting": csv.QUOTE_NONE, "quotechar": None}

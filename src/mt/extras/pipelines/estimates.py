@@ -20,15 +20,16 @@ from mt.console import duration, log, table
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError, MtError
 from mt.extras.doctor.scoring import random_interval, small_model
+from mt.extras.pipelines.lost_trainings import is_complete
+from mt.extras.pipelines.output_names import evaluated_pairs
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import State
 from mt.extras.pipelines.results import identity
-from mt.extras.pipelines.schema import Score
-from mt.extras.planning.corpus_sample import train_on_sample
-from mt.extras.planning.dry_run import Texts, progress, read_texts
+from mt.extras.pipelines.schema import Eval, Score
+from mt.extras.planning.corpus_sample import sample_corpus, train_on_sample
+from mt.extras.planning.dry_run import Texts, read_texts, training_progress
 from mt.extras.planning.estimate import estimate, scoring_seconds
 from mt.extras.planning.probe import Measurements, probe
-from mt.pipeline.resume import is_finished
 from mt.storage import atomic
 from mt.storage.manifest import stage_key
 from mt.storage.run_dir import RunDir
@@ -130,7 +131,7 @@ class _Estimator:
         measured = list(map(self._measure, models))
         if step.kind == "export":
             return StepCost(3 * _START, measured[0].parameters * _WEIGHT_BYTES)
-        sentences, size = self._text_size(step, models[0])
+        sentences, size = self._text_size(step, models)
         options, search = step.settings.model_dump(), models[0].decoding
         beam = 1 if options.get("greedy") else options["beam"] or search.beam_size
         beam = (options.get("n_best") or 1) if options["sample"] else beam
@@ -143,13 +144,18 @@ class _Estimator:
         seconds = sum(each.seconds_per_sentence for each in measured) * passes
         return StepCost(_START + sentences * seconds, size)
 
-    def _text_size(self, step: Step, model: Config) -> tuple[int, int]:
+    def _text_size(self, step: Step, models: list[Config]) -> tuple[int, int]:
         """Return the sentences and bytes of the text that a step translates."""
         path = step.text("source" if step.kind == "eval" else "input")
         if path is None:  # the model's test set
-            texts = self._read(self._with_stand_ins(model).data)
-            pairs, _ = texts.held_out["test"]
-            return pairs, round(pairs * texts.train.bytes_per_pair())
+            data = self._with_stand_ins(models[0]).data
+            if isinstance(data.test, tuple) and isinstance(step.settings, Eval):
+                evaluated = evaluated_pairs(step.settings, models)
+                sample = sample_corpus([test for test in data.test if data.languages_of(test) in evaluated], data)
+                pairs = sum(sample.pairs)
+            else:
+                sample, (pairs, _) = self._read(data).train, self._read(data).held_out["test"]
+            return pairs, round(pairs * sample.bytes_per_source())
         if (text := self._stand_in(path)) is None:
             raise InputError("the length of its text is unknown")
         return count_lines(text), text.stat().st_size
@@ -165,9 +171,9 @@ class _Estimator:
         measured = self._measure(config, texts)
         valid, test = (texts.held_out.get(split, (0, True))[0] for split in ("valid", "test"))
         training, train, run = config.training, texts.train, RunDir(step.output)
-        steps_done, _ = done = progress(run)
+        steps_done, _ = done = training_progress(run)
         estimated = estimate(config, measured, texts.pairs, valid, train.bytes_per_pair(), train.complete, done)
-        left = 0.0 if is_finished(run) else estimated.left(steps_done)
+        left = 0.0 if step.config and is_complete(step.config, run) else estimated.left(steps_done)
         # Each teacher makes a forward pass, a third of a step; a training with a time limit makes fewer steps instead.
         teachers = 1 if training.minutes else 1 + len(training.distill_from) / 3
         seconds = 2 * _START + left * (estimated.training_seconds * teachers + estimated.validation_seconds)

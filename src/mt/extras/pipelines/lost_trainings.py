@@ -1,7 +1,7 @@
 """Refusal of plans that would lose a training, or resume one with other inputs."""
 
 from mt.bundle.pretrained import Pretrained
-from mt.config import load_config
+from mt.config import Config, load_config
 from mt.data.prepare import drop_missing_sources, input_digests
 from mt.errors import InputError
 from mt.extras.pipelines.plan import Plan, Step
@@ -48,8 +48,12 @@ def _keeps_its_model(plan: Plan, step: Step) -> bool:
     record, run = read_record(plan, step), RunDir(step.output)
     if step.config is None or step.kind != "train" or record is None or record.digest != output_digest(plan, step):
         return False
-    earlier = load_config(run.config) if run.checkpoint_steps() else None
-    return drop_missing_sources(step.config) == earlier and is_finished(run)
+    return is_complete(step.config, run)
+
+
+def is_complete(config: Config, run: RunDir) -> bool:
+    """Return True if a run has finished with this configuration; a changed one may extend the training."""
+    return is_finished(run) and drop_missing_sources(config) == load_config(run.config)
 
 
 def _refuse_other_settings(plan: Plan, step: Step, run: RunDir, is_waiting: bool) -> None:

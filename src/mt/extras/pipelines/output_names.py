@@ -1,7 +1,7 @@
 """Names of the files in a step's folder that other steps may read."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mt.config import Config, FromTrain
@@ -42,16 +42,22 @@ def eval_names(plan: Plan, step: Step) -> list[str]:
     settings, source, configs = step.settings, step.text("source"), list(map(plan.config_of, step.models()))
     assert isinstance(settings, Eval)
     config, chosen = configs[0], (settings.from_, settings.to)
-    known = [[(s, t) for s in each.data.source_lang for t in each.data.target_lang] for each in configs]
-    pairs = [
-        pair
-        for pair in ([] if source else _test_pairs(config))
-        if all(pair in each for each in known) and all(a in (None, b) for a, b in zip(chosen, pair, strict=True))
-    ]
+    pairs = [] if source else evaluated_pairs(settings, configs)
     added = {"beam": settings.beam or settings.length_penalty is not None, "mbr": settings.mbr}
     added["sample"] = settings.sample and not settings.mbr
     methods = dict.fromkeys([*config.evaluation.methods, *(method for method, is_added in added.items() if is_added)])
     return _result_names(results_name(config.data, source, *chosen), pairs, config, methods)
+
+
+def evaluated_pairs(settings: Eval, configs: Sequence[Config]) -> list[tuple[str, str]]:
+    """Return the pairs of languages of the first model's test set that an evaluation of these models scores."""
+    chosen = settings.from_, settings.to
+    known = [[(s, t) for s in each.data.source_lang for t in each.data.target_lang] for each in configs]
+    return [
+        pair
+        for pair in _test_pairs(configs[0])
+        if all(pair in each for each in known) and all(a in (None, b) for a, b in zip(chosen, pair, strict=True))
+    ]
 
 
 def _test_pairs(config: Config) -> list[tuple[str, str]]:

@@ -68,6 +68,10 @@ class CorpusSample:
         """Return the mean bytes of a pair, line ends included."""
         return sum(len(text.encode()) + 1 for text in chain(*self.sample)) / max(len(self.sample), 1)
 
+    def bytes_per_source(self) -> float:
+        """Return the mean bytes of a source sentence, line ends included."""
+        return sum(len(source.encode()) + 1 for source, _ in self.sample) / max(len(self.sample), 1)
+
     @cached_property
     def letters(self) -> tuple[Counter[str], Counter[str]]:
         """The letters of each side of the sample, counted."""

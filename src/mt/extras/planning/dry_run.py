@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from mt.bundle.pretrained import Pretrained
@@ -53,7 +54,7 @@ def dry_run(config: Config, runs: Path) -> str:
     disk = writable_parent(run_dir)
     device = choose_device(config.training.device)
     run_lock.refuse_locked(run_dir.lock)
-    steps_done, _ = done = progress(run_dir)
+    steps_done, _ = done = training_progress(run_dir)
     pretrained, tokenizers = _check_pretrained(config, runs, run_dir)
     texts = read_texts(config.data)
     train, complete = texts.train, texts.train.complete
@@ -81,7 +82,7 @@ def dry_run(config: Config, runs: Path) -> str:
     return "\n".join([*lines, "nothing was trained; run the same command without --dry-run to train"])
 
 
-def progress(run_dir: RunDir) -> tuple[int, float]:
+def training_progress(run_dir: RunDir) -> tuple[int, float]:
     """Return the steps up to the newest checkpoint, and the seconds of training that they took."""
     steps, elapsed = max(Checkpoints(run_dir).steps(), default=0), 0.0
     with suppress(OSError, ValueError, KeyError):  # none, or damaged
@@ -192,8 +193,9 @@ def writable_parent(run_dir: RunDir) -> Path:
 
 
 def disk_space(disk: Path, runs: Iterable[Path], needed: int, complete: bool) -> str:
-    """Describe the space that run folders need, how much of it is in use already, and the free space."""
-    used = sum(path.stat().st_size for run in runs for path in run.rglob("*") if path.is_file())
+    """Describe the space that runs, folders or files, need, how much is in use already, and the free space."""
+    paths = chain.from_iterable(run.rglob("*") if run.is_dir() else [run] for run in runs)
+    used = sum(path.stat().st_size for path in paths if path.is_file())
     free = shutil.disk_usage(disk).free
     if free + used < needed:
         message = f"{disk}: {_gigabytes(free)} GB free on this disk, but the run may need {_gigabytes(needed)}"

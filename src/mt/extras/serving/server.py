@@ -85,10 +85,11 @@ def serve(app: FastAPI, bound: socket.socket, drain_seconds: int, forwarded_allo
     )
     try:
         _Server(config).run(sockets=[bound])
-    except (KeyboardInterrupt, SystemExit) as error:  # of SIGINT or SIGTERM
+    except (KeyboardInterrupt, SystemExit) as error:  # of SIGINT, SIGTERM or SIGHUP
         # Python would wait for the threads of abandoned batches.
         logging.shutdown()
-        os._exit(getattr(error, "code", 130))
+        code = getattr(error, "code", 130)
+        os._exit(code if isinstance(code, int) else 1)
 
 
 class _Server(uvicorn.Server):
