@@ -334,12 +334,12 @@ def test_long_lines_of_a_text_give_one_warning(notices: list[str]) -> None:
     [
         LONG,
         "你好。" * 30,
-        "😀" * 30,
+        "😀" * 30 + "x",
         "x" * 100,
         # One character that becomes three, of twelve bytes, in normal form C.
-        "\U0001d160" * 15,
+        "\U0001d160" * 15 + "x",
         "\ufb2c" * 15,
-        "▁\ue000" * 20,
+        "▁\ue000" * 20 + "x",
         "e\u0301 " * 40,
     ],
     ids=["text", "chinese", "emoji", "word", "music", "hebrew", "escapes", "accents"],
@@ -355,15 +355,18 @@ def test_the_model_never_gets_more_than_it_takes(line: str) -> None:
     assert unicodedata.normalize("NFC", text)
 
 
-def test_an_endless_run_of_spaces_is_quick() -> None:
+@pytest.mark.parametrize("source_lang", ["en", "zh"])  # the Chinese line is split where the spaces are
+def test_an_endless_run_of_spaces_is_quick(source_lang: str) -> None:
     line = "Two men." + " " * 3_000_000 + "Two men."
-    translator = make(lively_model(vocab=TOKENIZER.vocab_size), max_source_tokens=64)
+    model, settings = lively_model(vocab=TOKENIZER.vocab_size), translation_settings(64, source_lang=source_lang)
+    translator = Translator(TorchEngine(model, 500), PAIR, settings)
     started = time.process_time()
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     [text] = translator.best([line], GREEDY)
     assert time.process_time() - started < 2
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 100_000  # KiB
-    assert text == " ".join(translator.best(["Two men."] * 2, GREEDY))
+    parts = ["Two men."] * 2 if source_lang == "zh" else ["Two men. Two men."]
+    assert text == " ".join(translator.best(parts, GREEDY))
 
 
 # Alignment ----------------------------------------------------------------------------------------------------------
