@@ -48,7 +48,7 @@ def load_preprocessing(folder: ModelDir) -> Preprocessing:
     present = [path for path in files if path.is_file()]
     if folder.manifest.exists():  # written last, when the folder is complete
         for path in files:  # one that is missing may be listed
-            verify_files(folder, *({path} & {*present}), part=path)
+            verify_files(folder, *([path] if path in present else []), part=path)
     casing = Casing.read(folder.casing) if folder.casing in present else None
     spelling = Spelling.read(folder.spelling) if folder.spelling in present else None
     return Preprocessing(casing, spelling)

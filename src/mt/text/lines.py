@@ -20,6 +20,7 @@ from typing import IO, TypeVar
 
 from mt.errors import InputError
 from mt.text.compressed import open_bytes
+from mt.text.words import INVISIBLE
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ _MAX_LINE = 2**24  # bytes
 _MAX_BLOCK = 2**23  # bytes; reached by 4,000 lines of 2,000 letters
 _READ = 2**16 * min(16, os.cpu_count() or 1)  # bytes; for each core some hundred lines, which make good batches
 _LINE_BREAK = re.compile("\r\n|\r|\n")
-_INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # soft hyphens, and spaces without width
+_INVISIBLE = re.compile(f"[{INVISIBLE}]")
 # Beside a mark or digit one non-breaking space stays: French text has it there.
 _WHITE = re.compile(r"\s{2,}|[^\S \xa0\u202f]|(?<=[^\W\d_])[\xa0\u202f](?=[^\W\d_])")
 _MANY_MARKS = re.compile(r"\W{100,}")  # marks are no word characters

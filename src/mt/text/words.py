@@ -4,12 +4,13 @@ import re
 
 # Characters of scripts without spaces stand alone, as punctuation marks do.
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-# Accents and vowel signs belong to the letter before them, but are no letters to Python; nor are joiners of letters,
-# soft hyphens and spaces without width.
+INVISIBLE = "\xad\u200b\u2060\ufeff"
+"""Soft hyphens and spaces without width, for use in a set."""
+# Accents and vowel signs belong to the letter before them, but are no letters to Python; nor are joiners of letters.
 _SIGNS = (
     "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf-\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed"
     "\u0711\u0730-\u074a\u07a6-\u07b0\u07eb-\u07f3\u0816-\u082d\u0859-\u085b\u08ca-\u0963\u0971-\u0df3\u0f71-\u0f87"
-    "\u200c\u200d\xad\u200b\u2060\ufeff"
+    f"\u200c\u200d{INVISIBLE}"
 )
 IN_WORD = rf"\w{_SIGNS}"
 """The characters of words, for use in a set of a regular expression."""
@@ -26,7 +27,7 @@ URL = (
 """An address, without the punctuation or the Markdown marks after it."""
 EMAIL = rf"(?<!{ID_CHAR})(?<![.+-])(?:{ID_CHAR}|[.+-])++@(?:{ID_CHAR}|-)+(?:\.(?:{ID_CHAR}|-)+)+"
 # A mark with what belongs to it: accents, the variation and skin colour of an emoji, and emoji joined to it.
-_MARK = rf"[^\w\s\xad\u200b\u2060\ufeff](?:[{_SIGNS}\ufe0f\U0001f3fb-\U0001f3ff]|(?<=\u200d)[^\w\s])*"
+_MARK = rf"[^\w\s{INVISIBLE}](?:[{_SIGNS}\ufe0f\U0001f3fb-\U0001f3ff]|(?<=\u200d)[^\w\s])*"
 WORD = re.compile(rf"[{UNSPACED}]|\w[{IN_WORD}]*|{_MARK}")
 _SINGLE = re.compile(rf"[{UNSPACED}]|[^{IN_WORD}\s]")
 
