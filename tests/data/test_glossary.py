@@ -116,7 +116,8 @@ def found_plainly(entries: dict[str, str], text: str, language: str) -> list[tup
 
 
 # Letters with more or less than one capital and small letter, and those of a word that need no space beside it.
-LETTERS = st.text("aAbß sSſςσΣıIiİǆǅ에北京-.", max_size=12)
+# Their spaces are single, since a translator removes others.
+LETTERS = st.text("aAbß sSſςσΣıIiİǆǅ에北京-.", max_size=12).map(lambda text: re.sub(" +", " ", text))
 
 
 @given(
@@ -127,6 +128,7 @@ LETTERS = st.text("aAbß sSſςσΣıIiİǆǅ에北京-.", max_size=12)
 def test_terms_are_found_as_by_comparison_with_each(sources: set[str], text: str, language: str) -> None:
     entries = {source: f"{source}!" for source in sorted(sources)}
     text = "".join([text, *sorted(sources)[::2], " ", *(source.upper() for source in sorted(sources)), text])
+    text = re.sub(" +", " ", text)
     terms = Terms(entries, (), (language, "de"))
     found = [(term.start, term.end, term.source) for term in terms.find(text)]
     assert found == found_plainly(entries, text, language)
@@ -142,6 +144,8 @@ def test_vowel_signs_belong_to_their_word() -> None:
 def test_the_form_at_the_beginning(tmp_path: Path) -> None:
     [example, kept] = glossary(tmp_path).terms("en", "de").find("e.g. mt")
     assert [example.form(True), example.form(False), kept.form(True)] == ["Z. B.", "z. B.", "mt"]
+    forms = [Term(0, 1, (form,)).form(True) for form in ("iPhone X", "macOS", "e-Mail", "z.B.", "2nd", "i Pad")]
+    assert forms == ["iPhone X", "macOS", "E-Mail", "Z.B.", "2nd", "I Pad"]
 
 
 def test_text_to_keep(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ SPANS = re.compile(
     )
 )
 """Text that is the same in all languages: URLs, e-mail addresses, emoji, code, and all but small numbers."""
+_NO_LETTER = re.compile(r"[\W\d_]")
 _WITHIN_WORD = re.compile(f"[{IN_WORD}]{{2}}")
 _GLUED_EDGE = re.compile(f"[{GLUED}][^{GLUED}]|[^{GLUED}][{GLUED}]")  # as of a Korean particle behind an address
 
@@ -39,7 +40,7 @@ class Term(NamedTuple):
     Attributes:
         start, end: its characters in the text.
         forms: the accepted forms of its translation, the preferred one first.
-        sentence_case: whether a form that begins a sentence is capitalised.
+        sentence_case: whether a form that begins a sentence is capitalised; not iPhone and the like.
         is_spaced: whether forms must be whole words: the target language writes spaces, and the term is a whole word.
         source: the text in its usual case: as the glossary has it, or as it is.
         is_requested: whether a glossary or a `keep` pattern covers some of it, not only `SPANS`.
@@ -57,7 +58,9 @@ class Term(NamedTuple):
 
     def form(self, begins: bool) -> str:
         """Return the preferred form, as written at the beginning of a sentence or elsewhere."""
-        return _capitalized(self.forms[0], self.language) if begins and self.sentence_case else self.forms[0]
+        form = self.forms[0]
+        has_own_case = any(map(str.isupper, _NO_LETTER.split(form, 1)[0]))  # as iPhone
+        return _capitalized(form, self.language) if begins and self.sentence_case and not has_own_case else form
 
     def is_in(self, text: str) -> bool:
         """Return True if a translation contains one of the forms."""
