@@ -4,7 +4,6 @@ import io
 import math
 import random
 import shutil
-import signal
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -20,7 +19,7 @@ from sentencepiece import SentencePieceTrainer
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 
-from command import Command, mt
+from command import mt
 from data_helpers import encode_text, sentence_ids
 from mt.bundle.pretrained import Pretrained
 from mt.config import parse_config
@@ -32,8 +31,8 @@ from mt.data.tokenizer import BYTES, SPACE, SPECIALS, BpeTokenizer, normalized
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.pipeline import training
 from mt.storage.run_dir import RunDir
-from resume_helpers import resumes, run_of, train, wait_for_step, weights
-from training_helpers import Parts, prepare_run
+from resume_helpers import resumes, run_of, train, weights
+from training_helpers import Parts, kill_training, prepare_run, project_copy
 
 FRAGMENTS = [*"</s> <0x41> ▁ \ue000 \ue000b casa perché 12 ... ?! ☃ e\u0301 中文".split(" "), " "]
 
@@ -353,17 +352,13 @@ def test_a_resume_in_a_later_epoch_is_exact(tiny: Path) -> None:
 def test_a_killed_and_resumed_run_ends_with_the_same_weights(tiny: Path, sampling: tuple[str, ...]) -> None:
     lengths = ("training.max_steps=40", "training.save_every=5", "training.validate_every=20", "training.log_every=5")
     changes = (*lengths, *sampling, "data.test=null")
-    expected_folder = tiny / "uninterrupted"
-    shutil.copytree(tiny, expected_folder)
-    train(expected_folder, *changes)
-    command = Command("train", "--config", "tiny.yaml", *(w for c in changes for w in ("--set", c)), cwd=tiny)
-    wait_for_step(tiny, 25, command)
-    command.signal(signal.SIGKILL)
-    assert command.wait().code == -signal.SIGKILL
+    whole = project_copy(tiny, "whole")
+    train(whole, *changes)
+    kill_training(tiny, 25, *changes)
     train(tiny, *changes)
     assert resumes(tiny) == 1, "the kill missed the training"
-    assert weights(tiny) == weights(expected_folder)
-    ends = [run_of(folder).checkpoint(40) / "model.safetensors" for folder in (tiny, expected_folder)]
+    assert weights(tiny) == weights(whole)
+    ends = [run_of(folder).checkpoint(40) / "model.safetensors" for folder in (tiny, whole)]
     assert ends[0].read_bytes() == ends[1].read_bytes()
 
 
