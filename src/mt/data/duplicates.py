@@ -31,9 +31,8 @@ def find_repeated(hashes: Iterator[int], folder: Path, at_once: int = _AT_ONCE) 
             total += len(chunk)
         repeated = np.zeros(total, np.bool_)
         for records in partitions:
-            order = np.argsort(records["hash"], kind="stable")  # equal hashes stay in the order added
-            sorted_hashes = records["hash"][order]
-            repeated[records["index"][order][1:][sorted_hashes[1:] == sorted_hashes[:-1]]] = True
+            _, first = np.unique(records["hash"], return_index=True)
+            repeated[np.delete(records["index"], first)] = True
     return repeated
 
 
