@@ -200,8 +200,8 @@ class _AugmentedSentences:
             _changed(names[kind], pair, successor, rng, settings)
             for kind, pair, successor, rng in zip(kinds.tolist(), pairs, following, rngs, strict=True)
         ]
-        old_sides, new_sides = list(zip(*pairs, strict=True))[: len(SIDES)], zip(*changed, strict=True)
-        sides = zip(self.encoders, old_sides, new_sides, strict=True)
+        old_sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        sides = zip(self.encoders, old_sides, zip(*changed, strict=True), strict=True)
         encoded = [encoder.encode(old, new, rngs, settings.max_length) for encoder, old, new in sides]
         most = most_ids(settings.max_length, plain.source_format)
         return {
