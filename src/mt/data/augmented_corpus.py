@@ -215,9 +215,11 @@ class _AugmentedSentences:
             encoder.decode(*plain.gather(side, rows)) for encoder, side in zip(self.encoders, SIDES, strict=True)
         )
         parts = np.searchsorted(self.settings.ends, indices, side="right").tolist()
-        is_reversed = reversed_pairs(self.sentences, indices)
         wanted = (self.settings.languages[part] for part in parts)
-        languages = [Languages(*pair[:: -1 if r else 1]) for pair, r in zip(wanted, is_reversed, strict=True)]
+        languages = [
+            Languages(pair.target, pair.source) if is_reversed else pair
+            for pair, is_reversed in zip(wanted, reversed_pairs(self.sentences, indices), strict=True)
+        ]
         return list(map(_TextPair, source, target, languages))
 
 
