@@ -7,7 +7,6 @@ import re
 import tempfile
 import unicodedata
 from collections.abc import Callable
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,14 @@ from hypothesis import strategies as st
 
 from data_helpers import make_config, write_lines, write_pairs
 from mt.config import Config, PairFiles, load_config
-from mt.data import phrasebook
+from mt.data import duplicates, phrasebook
 from mt.data.corpus import Pair
-from mt.data.duplicates import HashPartitions
 from mt.data.encode import encode_corpus, read_counts
 from mt.data.prepare import prepare_text
 from mt.data.sentence_format import Tags
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
-from mt.extras.doctor import block_checks, check, overlaps
+from mt.extras.doctor import block_checks, check
 from mt.extras.doctor.actions import judge
 from mt.extras.doctor.bitexts import bitexts_of
 from mt.extras.doctor.characters import mojibake, suspicious_characters
@@ -201,7 +199,7 @@ def test_findings_do_not_depend_on_processes_chunks_and_files(tmp_path: Path, mo
     config, expected = planted(tmp_path)
     monkeypatch.setattr(block_checks, "_SINGLE_PROCESS", 0)
     monkeypatch.setattr(check, "_CHUNK_PAIRS", 11)
-    monkeypatch.setattr(overlaps, "HashPartitions", partial(HashPartitions, at_once=50))
+    monkeypatch.setattr(duplicates, "_AT_ONCE", 50)
     check_findings(check_corpus(config, tmp_path / "runs", 1000), expected)
 
 
