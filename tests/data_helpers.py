@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from mt.config import Config, DataConfig, parse_config
 from mt.data.batching import TrainingCorpus
@@ -15,6 +16,7 @@ from mt.data.encode import encode_corpus
 from mt.data.sentence_format import Tags
 from mt.data.token_store import EncodedCorpus, Lengths
 from mt.data.tokenizer_kinds import TokenizerPair
+from mt.errors import InputError
 
 # Of the commands that examine a corpus of three texts beside it.
 YAML = """\
@@ -46,6 +48,14 @@ def pairs_of(root: Path, train: Any, **data: Any) -> list[Pair]:
     """Read `data.train` as the first stage does."""
     section = make_data_config(root, train, **data)
     return [pair for source in section.train for pair in read_pairs(source, section)]
+
+
+def refusal(path: Path, key: str = "file", **keys: Any) -> str:
+    """Return the error of a source with this file or folder, after its path."""
+    with pytest.raises(InputError) as caught:
+        pairs_of(path.parent, {key: path.name, **keys})
+    assert "\n" not in caught.value.message
+    return caught.value.message.removeprefix(str(path))
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> Path:

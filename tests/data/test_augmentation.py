@@ -3,8 +3,6 @@
 import json
 import random
 import re
-import shutil
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -16,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from command import Command
 from data_helpers import encode_text, make_config, sentence_ids, whole_epoch
 from mt.config import parse_config
 from mt.config.augmentation import ROBUST, AugmentationConfig
@@ -45,8 +42,8 @@ from mt.data.tokenizer import EOS_ID, UNK_ID, BpeTokenizer, normalized
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.storage.run_dir import RunDir
-from resume_helpers import resumes, run_of, train, wait_for_step, weights
-from training_helpers import prepare_run
+from resume_helpers import resumes, run_of, train, weights
+from training_helpers import kill_training, prepare_run, project_copy
 
 EN_IT = Languages("en", "it")
 PAIRS = [(normalized(en), normalized(it)) for en, it in phrasebook.sentence_pairs("valid")][:400]
@@ -387,15 +384,11 @@ def test_a_killed_and_resumed_run_ends_with_the_same_weights(tiny: Path) -> None
     lengths = ("training.max_steps=40", "training.save_every=5", "training.validate_every=20", "training.log_every=5")
     shares = ("augmentation.robust=true", "augmentation.merge=0.1", "augmentation.terms=0.2")
     changes = (*lengths, *shares, "data.test=null")
-    expected_folder = tiny / "uninterrupted"
-    shutil.copytree(tiny, expected_folder)
-    train(expected_folder, *changes)
-    command = Command("train", "--config", "tiny.yaml", *(w for c in changes for w in ("--set", c)), cwd=tiny)
-    wait_for_step(tiny, 25, command)
-    command.signal(signal.SIGKILL)
-    assert command.wait().code == -signal.SIGKILL
+    whole = project_copy(tiny, "whole")
+    train(whole, *changes)
+    kill_training(tiny, 25, *changes)
     train(tiny, *changes)
     assert resumes(tiny) == 1, "the kill missed the training"
-    assert weights(tiny) == weights(expected_folder)
-    ends = [run_of(folder).checkpoint(40) / "model.safetensors" for folder in (tiny, expected_folder)]
+    assert weights(tiny) == weights(whole)
+    ends = [run_of(folder).checkpoint(40) / "model.safetensors" for folder in (tiny, whole)]
     assert ends[0].read_bytes() == ends[1].read_bytes()

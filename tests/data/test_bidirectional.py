@@ -1,14 +1,12 @@
 """Bidirectional training: half of the pairs are reversed in the first epochs, decided by seed and epoch alone."""
 
-import shutil
-import signal
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from command import Command, mt
+from command import mt
 from data_helpers import encode_text, sentence_ids, write_lines
 from mt.bundle.pretrained import Pretrained
 from mt.config import parse_config
@@ -24,8 +22,8 @@ from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.pipeline.training import _training_corpus
 from mt.storage.run_dir import RunDir
-from resume_helpers import LONG, events, overrides, resumes, train, wait_for_step, weights
-from training_helpers import Parts, prepare_run
+from resume_helpers import LONG, events, overrides, resumes, train, weights
+from training_helpers import Parts, kill_training, prepare_run, project_copy
 
 NUMBER = 400
 SOURCE = [f"der Hund {i} " + "und " * (i % 5) for i in range(NUMBER)]
@@ -155,9 +153,9 @@ def test_tagged_back_translations_are_never_reversed(tiny: Path, dropout: float)
 def test_the_model_also_learns_the_reverse_direction(tiny: Path) -> None:
     losses = {}
     for epochs in (0, 1000):
-        folder = tiny / str(epochs)
-        shutil.copytree(tiny, folder, ignore=shutil.ignore_patterns("0", "1000"))
-        parts = Parts(folder, "training.max_steps=250", "training.validate_every=1000", "model.dropout=0")
+        parts = Parts(
+            project_copy(tiny, str(epochs)), "training.max_steps=250", "training.validate_every=1000", "model.dropout=0"
+        )
         swapped = EncodedCorpus({"source": parts.corpus.sides["target"], "target": parts.corpus.sides["source"]})
         if epochs:
             parts.corpus = BidirectionalCorpus(parts.corpus, epochs, seed=1, max_length=parts.config.data.max_length)
@@ -173,18 +171,12 @@ BIDIRECTIONAL = ("training.bidirectional_epochs=8", *LONG)
 
 @pytest.mark.slow
 def test_a_run_killed_in_either_phase_ends_with_the_same_weights(tiny: Path) -> None:
-    expected = tiny / "uninterrupted"
-    shutil.copytree(tiny, expected)
+    expected, plain = project_copy(tiny, "uninterrupted"), project_copy(tiny, "plain")
     train(expected, *BIDIRECTIONAL)
-    plain = tiny / "plain"
-    shutil.copytree(tiny, plain, ignore=shutil.ignore_patterns("uninterrupted"))
     train(plain, *BIDIRECTIONAL[1:])
     assert weights(plain) != weights(expected)
     for step in (25, 150):
-        command = Command("train", "--config", "tiny.yaml", *overrides(BIDIRECTIONAL), cwd=tiny)
-        wait_for_step(tiny, step, command)
-        command.signal(signal.SIGKILL)
-        command.wait()
+        kill_training(tiny, step, *BIDIRECTIONAL)
     train(tiny, *BIDIRECTIONAL)
     assert resumes(tiny) == 2
     resumed = [event["step"] for event in events(tiny) if event["event"] == "resume"]

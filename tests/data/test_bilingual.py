@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from data_helpers import make_data_config, pairs_of
+from data_helpers import make_data_config, pairs_of, refusal
 from mt.data.corpus import Pair, read_pairs
 from mt.errors import InputError
 
@@ -50,14 +50,6 @@ msgstr[1] "%d documenti"
 msgid "empty"
 msgstr ""
 """
-
-
-def refusal(path: Path) -> str:
-    data = make_data_config(path.parent, {"file": path.name})
-    with pytest.raises(InputError) as caught:
-        list(read_pairs(data.train[0], data))
-    assert "\n" not in caught.value.message
-    return caught.value.message.removeprefix(str(path))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "iso-8859-1"])

@@ -1,23 +1,25 @@
 """Duplicates are found exactly, whether their hashes fit into memory or not."""
 
 import random
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from data_helpers import write_lines
-from mt.data import cleaning
+from mt.data import duplicates
 from mt.data.cleaning import drop_duplicates
 from mt.data.duplicates import find_repeated
 from mt.data.mixture import MixturePart
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 100, 5000])
-def test_all_but_the_first_of_equal_hashes_are_repeated(tmp_path: Path, at_once: int) -> None:
+def test_all_but_the_first_of_equal_hashes_are_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(duplicates, "_AT_ONCE", at_once)
     rng = random.Random(at_once)
     hashes = [rng.choice([rng.randrange(2**64), rng.randrange(50) << 56, rng.randrange(50)]) for _ in range(1000)]
-    repeated = find_repeated(iter(hashes), tmp_path, at_once)
+    repeated = find_repeated(iter(hashes), tmp_path)
     expected = {i for i, value in enumerate(hashes) if value in hashes[:i]}
     assert set(repeated.nonzero()[0].tolist()) == expected
     assert len(expected) > 100
@@ -32,7 +34,7 @@ def test_no_hashes_have_no_duplicates(tmp_path: Path) -> None:
 def test_equal_pairs_are_dropped_and_equal_sides_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(cleaning, "find_repeated", partial(find_repeated, at_once=at_once))
+    monkeypatch.setattr(duplicates, "_AT_ONCE", at_once)
     pairs = [("a", "b"), ("a", "c"), ("ab", ""), ("a", "b"), ("", "ab"), ("d", "b"), ("a", "c"), ("a", "b"), ("b", "a")]
     text = tuple(write_lines(tmp_path / name, side) for name, side in zip("xy", zip(*pairs, strict=True), strict=True))
     parts = [MixturePart(4, "de"), MixturePart(0, "de"), MixturePart(5, "de")]

@@ -44,11 +44,11 @@ def test_blocks_and_workers_change_nothing(
     for path in text:
         path.write_bytes(b"".join(line + b"\n" for line in path.read_bytes().split(b"\n")[:size]))
     parts = [(size // 4, Tags((5,))), (size - size // 4, NO_TAGS)]
-    whole = encode_corpus(text, pair, tmp_path / "whole", "key", 9, parts)
+    encode_corpus(text, pair, tmp_path / "whole", "key", 9, parts)
     monkeypatch.setattr(encode, "_BLOCK", block)
-    in_blocks = encode_corpus(text, pair, tmp_path / "in_blocks", "key", 9, parts, workers)
-    assert in_blocks == whole == read_counts(tmp_path / "in_blocks" / "counts.json")
-    assert sum(whole.kept) + whole.too_long == size
+    encode_corpus(text, pair, tmp_path / "in_blocks", "key", 9, parts, workers)
+    counts = read_counts(tmp_path / "whole" / "counts.json")
+    assert sum(counts.kept) + counts.too_long == size
     assert contents(tmp_path / "in_blocks") == contents(tmp_path / "whole")
 
 

@@ -5,12 +5,11 @@ import io
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from command import mt
-from data_helpers import make_data_config, pairs_of
+from data_helpers import make_data_config, pairs_of, refusal
 from mt.config import load_config
 from mt.data.corpus import read_pairs
 from mt.data.paired_texts import text_pairs
@@ -40,13 +39,6 @@ def packed(path: Path, texts: dict[str, str], method: int = zipfile.ZIP_DEFLATED
             info.size = len(text.encode())
             archive.addfile(info, io.BytesIO(text.encode()))
     return path
-
-
-def refusal(path: Path, key: str = "file", **keys: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        pairs_of(path.parent, {key: path.name, **keys})
-    assert "\n" not in caught.value.message
-    return caught.value.message.removeprefix(str(path))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from mt.bundle.load_translator import OpenedModel
 from mt.bundle.model_folder import build_model
 from mt.data.augmented_corpus import AugmentedCorpus, Languages
 from mt.data.batching import BatchStream, assemble
-from mt.data.encode import encode_corpus
+from mt.data.encode import encode_corpus, read_counts
 from mt.data.glossary import Glossary
 from mt.data.sentence_format import SOURCE_FORMATS, SentenceFormat, Tags, framed
 from mt.data.subword_sampling import Merges, SampledCorpus
@@ -91,7 +91,8 @@ def test_the_longest_pairs_that_are_kept(tmp_path: Path, source: str) -> None:
     longest = len(framed(tags.source(TOKENIZER.encode(line)), source))
     for limit, kept in ((longest, [1]), (longest - 1, [0])):
         encoded = tmp_path / str(limit)
-        assert encode_corpus(text, PAIR, encoded, "key", limit, [(1, tags)], source_format=source).kept == kept
+        encode_corpus(text, PAIR, encoded, "key", limit, [(1, tags)], source_format=source)
+        assert read_counts(encoded / "counts.json").kept == kept
     corpus = EncodedCorpus.open(tmp_path / str(longest), source)
     sampled = SampledCorpus(corpus, PAIR, [Merges(t, 0.3) for t in PAIR], 1, 1000, tmp_path).in_epoch(0)
     shouted = whole_epoch(AugmentedCorpus(corpus, PAIR, {"upper_case": 1.0}, 1, 1000, [Languages("en", "de")]))

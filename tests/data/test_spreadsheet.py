@@ -13,8 +13,7 @@ import openpyxl
 import pytest
 from openpyxl.worksheet._read_only import ReadOnlyWorksheet
 
-from data_helpers import pairs_of
-from mt.errors import InputError
+from data_helpers import pairs_of, refusal
 
 
 def workbook(path: Path, *rows: list[Any], title: str = "pairs", others: tuple[str, ...] = ()) -> Path:
@@ -36,13 +35,6 @@ def with_part(path: Path, name: str, content: bytes) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for each, part in parts.items():
             archive.writestr(each, part)
-
-
-def refusal(path: Path, **keys: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        pairs_of(path.parent, {"file": path.name, **keys})
-    assert "\n" not in caught.value.message
-    return caught.value.message.removeprefix(str(path))
 
 
 def test_cells_are_read_as_shown(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import io
 import math
 import random
 import shutil
-import signal
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -20,7 +19,7 @@ from sentencepiece import SentencePieceTrainer
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 
-from command import Command, mt
+from command import mt
 from data_helpers import encode_text, sentence_ids
 from mt.bundle.pretrained import Pretrained
 from mt.config import parse_config
@@ -32,8 +31,8 @@ from mt.data.tokenizer import BYTES, SPACE, SPECIALS, BpeTokenizer, normalized
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.pipeline import training
 from mt.storage.run_dir import RunDir
-from resume_helpers import resumes, run_of, train, wait_for_step, weights
-from training_helpers import Parts, prepare_run
+from resume_helpers import resumes, run_of, train, weights
+from training_helpers import Parts, kill_training, prepare_run, project_copy
 
 FRAGMENTS = [*"</s> <0x41> ▁ \ue000 \ue000b casa perché 12 ... ?! ☃ e\u0301 中文".split(" "), " "]
 
@@ -85,19 +84,17 @@ BpeKind = Callable[[], BpeTokenizer | SentencePieceTokenizer]
 @example(text="▁▁ca▁ra")
 @example(text="12.5perché☃ca")
 def test_without_dropout_the_encoding_is_unchanged(kind: BpeKind, text: str) -> None:
-    merges, rng = Merges(kind()), random.Random(0)
-    state = rng.getstate()
+    merges, rng = Merges(kind(), 0.0), random.Random(0)
     for word in words_of(kind(), text):
-        assert merges.segment(word, 0, rng) == word
-    assert rng.getstate() == state
+        assert merges.segment(word, rng) == word
 
 
 @BPE_KINDS
 @given(text=TEXT, p=st.floats(0.01, 0.99), seed=st.integers(0, 99))
 @settings(max_examples=60)
 def test_every_segmentation_is_of_the_same_text(kind: BpeKind, text: str, p: float, seed: int) -> None:
-    merges, rng = Merges(kind()), random.Random(seed)
-    ids = [i for word in words_of(kind(), text) for i in merges.segment(word, p, rng)]
+    merges, rng = Merges(kind(), p), random.Random(seed)
+    ids = [i for word in words_of(kind(), text) for i in merges.segment(word, rng)]
     assert kind().decode(ids) == normalized(text)
     pieces = kind().tokens(ids)
     assert "".join(pieces) == "".join(kind().tokens(kind().encode(text)))
@@ -105,9 +102,9 @@ def test_every_segmentation_is_of_the_same_text(kind: BpeKind, text: str, p: flo
 
 def test_a_sentencepiece_model_leaves_out_the_share_of_merges() -> None:
     """With one merge that applies, its share is that of the words that it left alone."""
-    merges, rng = Merges(sentencepiece_bpe()), random.Random(3)
+    merges, rng = Merges(sentencepiece_bpe(), 0.3), random.Random(3)
     word = next([i] for i, piece in enumerate(sentencepiece_bpe().tokens(range(300))) if len(piece) == 2)
-    parts = [len(merges.segment(word, 0.3, rng)) for _ in range(10_000)]
+    parts = list(map(len, merges.draw(word, 10_000, rng)))
     assert {*parts} == {1, 2}
     assert parts.count(2) == pytest.approx(3000, abs=200)
 
@@ -138,9 +135,9 @@ def test_merges_are_skipped_by_the_papers_rule(
     word: str, merges: list[tuple[str, str]], shares: dict[str, float]
 ) -> None:
     tokenizer, rng, draws = with_merges(*merges), random.Random(5), 20_000
-    ids, dropping = tokenizer.encode(word), Merges(tokenizer)
+    segmentations = Merges(tokenizer, P).draw(tokenizer.encode(word), draws, rng)
     assert sum(shares.values()) == pytest.approx(1)
-    found = Counter(" ".join(tokenizer.tokens(dropping.segment(ids, P, rng))) for _ in range(draws))
+    found = Counter(" ".join(tokenizer.tokens(ids)) for ids in segmentations)
     assert set(found) == set(shares)
     for outcome, share in shares.items():
         assert abs(found[outcome] - draws * share) < 4 * (draws * share * (1 - share)) ** 0.5, outcome
@@ -152,7 +149,7 @@ def test_tags_stay_whole() -> None:
     tag, rng = tokenizer.tags["it"], random.Random(1)
     assert {*"<2it>"} <= {*tokenizer.tokens(range(tokenizer.vocab_size))}
     for p in (0.1, 0.9):
-        assert Merges(tokenizer).segment([tag], p, rng) == [tag]
+        assert Merges(tokenizer, p).segment([tag], rng) == [tag]
 
 
 def test_the_configuration_sets_the_seed_and_the_length_limit(tiny: Path) -> None:
@@ -236,9 +233,9 @@ def test_more_dropout_gives_more_tokens(make_corpus: MakeCorpus) -> None:
     totals = [sum(map(len, both(make_corpus(p=p).in_epoch(0)))) for p in (0.0, 0.1, 0.3, 0.6, 0.95)]
     assert all(less < 0.97 * more for less, more in pairwise(totals))
     # With p near 1 every occurrence is split into its characters.
-    merges, rng = Merges(usual()), random.Random(1)
+    merges, rng = Merges(usual(), 0.9999), random.Random(1)
     words = [word for line in SOURCE + TARGET for word in words_of(usual(), line)]
-    characters = sum(len(merges.segment(word, 0.9999, rng)) for word in words)
+    characters = sum(len(merges.segment(word, rng)) for word in words)
     assert sum(map(len, both(make_corpus(p=0.9999).in_epoch(0)))) > 0.99 * characters
 
 
@@ -353,17 +350,13 @@ def test_a_resume_in_a_later_epoch_is_exact(tiny: Path) -> None:
 def test_a_killed_and_resumed_run_ends_with_the_same_weights(tiny: Path, sampling: tuple[str, ...]) -> None:
     lengths = ("training.max_steps=40", "training.save_every=5", "training.validate_every=20", "training.log_every=5")
     changes = (*lengths, *sampling, "data.test=null")
-    expected_folder = tiny / "uninterrupted"
-    shutil.copytree(tiny, expected_folder)
-    train(expected_folder, *changes)
-    command = Command("train", "--config", "tiny.yaml", *(w for c in changes for w in ("--set", c)), cwd=tiny)
-    wait_for_step(tiny, 25, command)
-    command.signal(signal.SIGKILL)
-    assert command.wait().code == -signal.SIGKILL
+    whole = project_copy(tiny, "whole")
+    train(whole, *changes)
+    kill_training(tiny, 25, *changes)
     train(tiny, *changes)
     assert resumes(tiny) == 1, "the kill missed the training"
-    assert weights(tiny) == weights(expected_folder)
-    ends = [run_of(folder).checkpoint(40) / "model.safetensors" for folder in (tiny, expected_folder)]
+    assert weights(tiny) == weights(whole)
+    ends = [run_of(folder).checkpoint(40) / "model.safetensors" for folder in (tiny, whole)]
     assert ends[0].read_bytes() == ends[1].read_bytes()
 
 

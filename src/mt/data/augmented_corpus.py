@@ -200,8 +200,8 @@ class _AugmentedSentences:
             _changed(names[kind], pair, successor, rng, settings)
             for kind, pair, successor, rng in zip(kinds.tolist(), pairs, following, rngs, strict=True)
         ]
-        old_sides, new_sides = list(zip(*pairs, strict=True))[: len(SIDES)], zip(*changed, strict=True)
-        sides = zip(self.encoders, old_sides, new_sides, strict=True)
+        old_sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        sides = zip(self.encoders, old_sides, zip(*changed, strict=True), strict=True)
         encoded = [encoder.encode(old, new, rngs, settings.max_length) for encoder, old, new in sides]
         most = most_ids(settings.max_length, plain.source_format)
         return {
@@ -215,9 +215,11 @@ class _AugmentedSentences:
             encoder.decode(*plain.gather(side, rows)) for encoder, side in zip(self.encoders, SIDES, strict=True)
         )
         parts = np.searchsorted(self.settings.ends, indices, side="right").tolist()
-        is_reversed = reversed_pairs(self.sentences, indices)
         wanted = (self.settings.languages[part] for part in parts)
-        languages = [Languages(*pair[:: -1 if r else 1]) for pair, r in zip(wanted, is_reversed, strict=True)]
+        languages = [
+            Languages(pair.target, pair.source) if is_reversed else pair
+            for pair, is_reversed in zip(wanted, reversed_pairs(self.sentences, indices), strict=True)
+        ]
         return list(map(_TextPair, source, target, languages))
 
 

@@ -14,38 +14,34 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-_AT_ONCE = 2**20
+_AT_ONCE = 2**20  # records in memory
 _PARTITIONS = 32  # open files; the four sets of a corpus check are well within the 256 that some systems allow
 _RECORD = np.dtype([("hash", np.uint64), ("index", np.uint64)])
 
 
-def find_repeated(hashes: Iterator[int], folder: Path, at_once: int = _AT_ONCE) -> NDArray[np.bool_]:
-    """Return for each 64-bit hash whether it occurred earlier (N,).
-
-    They are read once. Beyond `at_once` hashes, unnamed temporary files in `folder` hold them.
-    """
+def find_repeated(hashes: Iterator[int], folder: Path) -> NDArray[np.bool_]:
+    """Return for each 64-bit hash whether it occurred earlier (N,); `folder` is for the files of `HashPartitions`."""
     total = 0
-    with closing(HashPartitions(folder, _RECORD, at_once)) as partitions:
-        while chunk := array("Q", islice(hashes, at_once)):
+    with closing(HashPartitions(folder, _RECORD)) as partitions:
+        while chunk := array("Q", islice(hashes, _AT_ONCE)):
             partitions.add(np.asarray(chunk), np.arange(total, total + len(chunk)))
             total += len(chunk)
         repeated = np.zeros(total, np.bool_)
         for records in partitions:
-            order = np.argsort(records["hash"], kind="stable")  # equal hashes stay in the order added
-            sorted_hashes = records["hash"][order]
-            repeated[records["index"][order][1:][sorted_hashes[1:] == sorted_hashes[:-1]]] = True
+            _, first = np.unique(records["hash"], return_index=True)
+            repeated[np.delete(records["index"], first)] = True
     return repeated
 
 
 class HashPartitions:
     """A store of records with a uint64 field `hash`. Iterating gives partitions in ascending order of the hashes.
 
-    Within a partition the records are in the order added, and equal hashes share one. Beyond `at_once` records, unnamed
-    temporary files in `folder` hold them.
+    Within a partition the records are in the order added, and equal hashes share one. Unnamed temporary files in
+    `folder` hold more records than fit into memory.
     """
 
-    def __init__(self, folder: Path, dtype: np.dtype[Any], at_once: int = _AT_ONCE) -> None:
-        self._folder, self._dtype, self._at_once = folder, dtype, at_once
+    def __init__(self, folder: Path, dtype: np.dtype[Any]) -> None:
+        self._folder, self._dtype = folder, dtype
         self._pending: list[NDArray[Any]] = []
         self._files: list[BinaryIO] = []
 
@@ -59,7 +55,7 @@ class HashPartitions:
         for name, column in zip(self._dtype.names or (), columns, strict=True):
             records[name] = column
         self._pending.append(records)
-        if sum(map(len, self._pending)) >= self._at_once:
+        if sum(map(len, self._pending)) >= _AT_ONCE:
             self._write()
 
     def __iter__(self) -> Iterator[NDArray[Any]]:

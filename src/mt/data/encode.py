@@ -45,7 +45,7 @@ def encode_corpus(
     parts: Sequence[tuple[int, Tags]] | None = None,
     workers: int | None = None,
     source_format: str = SOURCE_FORMATS[0],
-) -> Counts:
+) -> None:
     """Encode two aligned text files into `folder`, written atomically; its manifest records the key.
 
     Args:
@@ -59,7 +59,7 @@ def encode_corpus(
         MachineError: a worker process was killed.
     """
     parts = parts or [(count_lines(text[0]), NO_TAGS)]
-    total, kept, too_long = sum(pairs for pairs, _ in parts), [0] * len(parts), 0
+    total, kept = sum(pairs for pairs, _ in parts), [0] * len(parts)
     encode = partial(_encode, tokenizers, max_length, source_format)
     workers = workers or (1 if total <= _SMALL else usable_cores())
     with (
@@ -70,15 +70,11 @@ def encode_corpus(
         for (part, _, pairs), sides in in_order(encode, _blocks(text, parts), workers):
             for writer, (ids, lengths) in zip(writers, sides, strict=True):
                 writer.write(ids, lengths)
-            n_kept = len(sides[0][1])
-            kept[part] += n_kept
-            too_long += len(pairs) - n_kept
+            kept[part] += len(sides[0][1])
             bar.update(len(pairs))
         for writer in writers:
             writer.close()
-        counts = Counts(kept, too_long)
-        atomic.write_json(unfinished / COUNTS, asdict(counts))
-    return counts
+        atomic.write_json(unfinished / COUNTS, asdict(Counts(kept, total - sum(kept))))
 
 
 def _blocks(text: tuple[Path, Path], parts: Sequence[tuple[int, Tags]]) -> Iterator[_Block]:

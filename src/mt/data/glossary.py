@@ -76,7 +76,7 @@ def _tsv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
     """Yield line, source and target; further columns, empty lines, comments and a header do not count."""
     lines = ((n, line) for n, line in enumerate(read_lines(path), 1) if line.strip() and not line.startswith("#"))
     for index, (number, line) in enumerate(lines):
-        cells = list(map(normalized, line.split("\t")))
+        cells = list(map(str.strip, line.split("\t")))
         names = zip(cells, _HEADERS, strict=False)
         if index == 0 and len(cells) > 1 and all(cell.lower() in header for cell, header in names):
             continue

@@ -4,7 +4,6 @@ N lines   S words of all lines   E entries of the lexicon
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable
 from itertools import chain
 
@@ -39,16 +38,15 @@ class Side:
     """
 
     def __init__(self, lines: Iterable[str]) -> None:
-        vocab = defaultdict[str, int]()
-        vocab.default_factory = vocab.__len__
+        vocab: dict[str, int] = {}
         ids, counts, characters, hashes = list[int](), list[int](), list[int](), list[int]()
         for line in lines:
-            words = set(map(vocab.__getitem__, words_in(line)))
+            words = {vocab.setdefault(word, len(vocab)) for word in words_in(line)}
             ids += sorted(words)
             counts.append(len(words))
             characters.append(len(line))
             hashes.append(hash(line))
-        self.vocab = dict(vocab)
+        self.vocab = vocab
         self.ids, self.counts = np.array(ids, np.int64), np.array(counts, np.int64)
         self.starts = np.concatenate([[0], np.cumsum(self.counts)])
         self.characters, self.hashes = np.array(characters, np.float64), np.array(hashes, np.int64)

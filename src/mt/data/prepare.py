@@ -77,8 +77,8 @@ def drop_missing_sources(config: Config) -> Config:
     return config.model_copy(update={"data": data.model_copy(update={"train": tuple(present)})})
 
 
-def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
-    """Write `{train,valid,test}.{source,target}` into `folder` and return the cleaning counts of the training text.
+def prepare_text(config: Config, folder: Path, key: str) -> None:
+    """Write `{train,valid,test}.{source,target}` and the numbers of their pairs into `folder`.
 
     The folder is written atomically, and its manifest records the key. Raises InputError if a source cannot be read, or
     nothing is left to train on.
@@ -109,7 +109,6 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
             },
         }
         atomic.write_json(partial / COUNTS, content)
-    return dict(counts)
 
 
 def _write_splits(config: Config, folder: Path, counts: Counter[str]) -> dict[str, list[MixturePart]]:

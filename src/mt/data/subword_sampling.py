@@ -43,9 +43,9 @@ _Ends = list[tuple[list[float], list[tuple[int, int]]]]
 
 
 class Merges:
-    """The merges of a BPE tokenizer, or of a SentencePiece model for BPE, as token ids."""
+    """The merges of a BPE tokenizer, or of a SentencePiece model for BPE, as token ids; p is the dropout."""
 
-    def __init__(self, tokenizer: TextTokenizer, p: float = 0.0) -> None:
+    def __init__(self, tokenizer: TextTokenizer, p: float) -> None:
         self._p = p
         pieces, merges = tokenizer.tokens(range(tokenizer.vocab_size)), tokenizer.merges()
         ids, built = {piece: i for i, piece in enumerate(pieces)}, {left + right for _, left, right in merges}
@@ -56,16 +56,16 @@ class Merges:
         self._last = 1 + max((rank for rank, _, _ in merges), default=0)
 
     def draw(self, word: Sequence[int], number: int, rng: random.Random) -> Iterator[list[int]]:
-        return (self.segment(word, self._p, rng) for _ in range(number))
+        return (self.segment(word, rng) for _ in range(number))
 
-    def segment(self, word: Sequence[int], p: float, rng: random.Random) -> list[int]:
-        """Draw a segmentation of a word given as token ids; p is the dropout, with 0 it is the tokenizer's own."""
+    def segment(self, word: Sequence[int], rng: random.Random) -> list[int]:
+        """Draw a segmentation of a word given as token ids."""
         symbols = [character for piece in word for character in self._characters[piece]]
         while True:
             best_rank, position, merged = self._last, -1, 0
             for i, pair in enumerate(pairwise(symbols)):
                 rank, piece = self._merges.get(pair, (best_rank, 0))
-                if rank < best_rank and (p == 0 or rng.random() >= p):
+                if rank < best_rank and rng.random() >= self._p:
                     best_rank, position, merged = rank, i, piece
             if position < 0:
                 return symbols

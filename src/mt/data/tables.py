@@ -162,7 +162,7 @@ def _valid_rows(batch: Any, path: Path, before: int, on_issue: IssueHandler) -> 
             yield number, row
 
 
-def _sheet_cells(path: Path, sheet: str | None = None) -> Iterator[tuple[int, list[Any]]]:
+def _sheet_cells(path: Path, sheet: str | None) -> Iterator[tuple[int, list[Any]]]:
     """Yield the number and the cells of each row that is not empty, up to the last column of the first row.
 
     `sheet` names a sheet, None takes the first. Numbers are read as text and formulas as their results. Dates are left

@@ -125,17 +125,15 @@ class Terms:
         terms = [t._replace(is_spaced=t.is_spaced and is_whole_word(text, t.start, t.end)) for t in terms]
         terms += self._occurrences(text) if self._entries else ()
         if spans:
-            requested = bytearray(len(text))
-            for term in terms:
-                requested[term.start : term.end] = b"\1" * (term.end - term.start)
+            requested = {place for term in terms for place in range(term.start, term.end)}
             kept = [self._kept(m.start(), _spellings(m[0])) for m in SPANS.finditer(text)]
-            terms += [span._replace(is_requested=1 in requested[span.start : span.end]) for span in kept]
-        chosen, covered = [], bytearray(len(text))
+            terms += [s._replace(is_requested=not requested.isdisjoint(range(s.start, s.end))) for s in kept]
+        chosen, covered = [], set[int]()
         for term in sorted(terms, key=lambda term: term.start - term.end):
             # The terms chosen before are as long or longer, so one that overlaps covers an edge.
-            if term.end > term.start and not (covered[term.start] or covered[term.end - 1]):
+            if term.end > term.start and covered.isdisjoint((term.start, term.end - 1)):
                 chosen.append(term)
-                covered[term.start : term.end] = b"\1" * (term.end - term.start)
+                covered.update(range(term.start, term.end))
         return sorted(chosen)
 
     def spans(self, text: str) -> list[tuple[int, int, str]]:

@@ -226,13 +226,12 @@ class _Aligner:
         """Yield the links of each sentence pair."""
         text = _Text(source, target)
         index = positions_in(self._code(text), self._codes)  # -1, a pair not seen, takes the last probability
-        forward, backward = (direction.best(text, index) for direction in self._directions)
-        for bounds in zip(pairwise(source.starts.tolist()), pairwise(target.starts.tolist()), strict=True):
-            states_of_target, states_of_source = (
-                [(state, word) for word, state in enumerate(states[slice(*span)].tolist()) if state >= 0]
-                for states, span in zip((forward, backward), reversed(bounds), strict=True)
-            )
-            yield grow_diag_final_and(set(states_of_target), {(s, t) for t, s in states_of_source})
+        source_words, target_words = (direction.best(text, index).tolist() for direction in self._directions)
+        bounds = zip(pairwise(source.starts.tolist()), pairwise(target.starts.tolist()), strict=True)
+        for (src_start, src_end), (tgt_start, tgt_end) in bounds:
+            forward = {(s, t) for t, s in enumerate(source_words[tgt_start:tgt_end]) if s >= 0}
+            backward = {(s, t) for s, t in enumerate(target_words[src_start:src_end]) if t >= 0}
+            yield grow_diag_final_and(forward, backward)
 
     def _code(self, text: _Text) -> Array:
         """Return a number for the words of each pair (P,)."""

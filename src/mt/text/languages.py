@@ -43,10 +43,8 @@ def base_language(code: str) -> str:
 # Written without spaces between words.
 _UNSPACED = {"zh", "ja", "th", "lo", "km", "my", "bo", "dz"}
 # Other codes of these languages, and languages with the same writing system.
-_WRITTEN_AS = dict(
-    pair.split(" ")
-    for pair in ("chi zh, cmn zh, yue zh, wuu zh, lzh zh, lao lo, bur my, bod bo, tib bo, dzo dz").split(", ")
-)
+_WRITTEN_AS = dict.fromkeys(("chi", "cmn", "yue", "wuu", "lzh"), "zh") | dict.fromkeys(("bod", "tib"), "bo")
+_WRITTEN_AS |= {"lao": "lo", "bur": "my", "dzo": "dz"}
 
 
 def written_as(code: str) -> str:

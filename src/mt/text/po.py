@@ -1,5 +1,6 @@
 """gettext catalogues (.po), decoded with the character set that they declare and parsed by polib."""
 
+import io
 import re
 from typing import Any
 
@@ -14,7 +15,7 @@ class _Text(str):
     """Text that polib splits at the ends of lines only, not at U+2028, U+0085 or form feeds."""
 
     def splitlines(self, keepends: bool = False) -> list[str]:
-        lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", self)
+        lines = list(io.StringIO(self, newline=""))
         return lines if keepends else [line.rstrip("\r\n") for line in lines]
 
 

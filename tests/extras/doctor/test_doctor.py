@@ -7,7 +7,6 @@ import re
 import tempfile
 import unicodedata
 from collections.abc import Callable
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,14 @@ from hypothesis import strategies as st
 
 from data_helpers import make_config, write_lines, write_pairs
 from mt.config import Config, PairFiles, load_config
-from mt.data import phrasebook
+from mt.data import duplicates, phrasebook
 from mt.data.corpus import Pair
-from mt.data.duplicates import HashPartitions
-from mt.data.encode import encode_corpus
+from mt.data.encode import encode_corpus, read_counts
 from mt.data.prepare import prepare_text
 from mt.data.sentence_format import Tags
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
-from mt.extras.doctor import block_checks, check, overlaps
+from mt.extras.doctor import block_checks, check
 from mt.extras.doctor.actions import judge
 from mt.extras.doctor.bitexts import bitexts_of
 from mt.extras.doctor.characters import mojibake, suspicious_characters
@@ -201,7 +199,7 @@ def test_findings_do_not_depend_on_processes_chunks_and_files(tmp_path: Path, mo
     config, expected = planted(tmp_path)
     monkeypatch.setattr(block_checks, "_SINGLE_PROCESS", 0)
     monkeypatch.setattr(check, "_CHUNK_PAIRS", 11)
-    monkeypatch.setattr(overlaps, "HashPartitions", partial(HashPartitions, at_once=50))
+    monkeypatch.setattr(duplicates, "_AT_ONCE", 50)
     check_findings(check_corpus(config, tmp_path / "runs", 1000), expected)
 
 
@@ -394,7 +392,8 @@ def test_counts_are_those_of_training(tmp_path: Path) -> None:
         texts["train"] += [*PLANTED[rule], *PLANTED[rule]]
     config = corpus(tmp_path, texts)
     counted = {finding.rule.name: finding.counts["train"] for finding in check_corpus(config, tmp_path, 0).findings}
-    counts = prepare_text(config, tmp_path / "text", "key")
+    prepare_text(config, tmp_path / "text", "key")
+    counts = json.loads((tmp_path / "text" / "counts.json").read_bytes())["train"]
     names = {"empty": "empty", "ratio": "badly proportioned", "duplicate": "duplicate"}
     assert {rule: counted[rule] for rule in names} == {rule: counts[name] for rule, name in names.items()}
     assert counts["duplicate"] == 5
@@ -531,7 +530,8 @@ def test_too_long_pairs_are_those_that_training_drops(two_languages: Path, tmp_p
         assert isinstance(source, PairFiles)
         tag = tokenizers.source.tags[config.data.languages_of(source)[1]]
         text = (two_languages / source.source, two_languages / source.target)
-        expected += encode_corpus(text, tokenizers, tmp_path / "out", "key", 7, [(400, Tags((tag,)))]).too_long
+        encode_corpus(text, tokenizers, tmp_path / "out", "key", 7, [(400, Tags((tag,)))])
+        expected += read_counts(tmp_path / "out" / "counts.json").too_long
     assert finding.counts["train"] == expected > 50
 
 

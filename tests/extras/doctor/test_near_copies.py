@@ -1,7 +1,6 @@
 """Near duplicates, near copies of held-out pairs, and templates."""
 
 import random
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +9,10 @@ import pytest
 from command import mt
 from data_helpers import lines_in, make_config, write_pairs
 from mt.config import Config
+from mt.data import duplicates
 from mt.data.corpus import Pair
-from mt.data.duplicates import HashPartitions
 from mt.errors import InputError
-from mt.extras.doctor import block_checks, check, near_copies, overlaps
+from mt.extras.doctor import block_checks, check
 from mt.extras.doctor.check import CorpusReport, check_corpus
 from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.rules import BIT
@@ -119,8 +118,7 @@ def test_of_near_duplicates_the_first_or_the_best_stays(tmp_path: Path, monkeypa
     assert marked_in(tmp_path, "near-duplicate", train, scores=PairScores(scores)) == best
     monkeypatch.setattr(block_checks, "_SINGLE_PROCESS", 0)
     monkeypatch.setattr(check, "_CHUNK_PAIRS", 11)
-    for module in (overlaps, near_copies):
-        monkeypatch.setattr(module, "HashPartitions", partial(HashPartitions, at_once=50))
+    monkeypatch.setattr(duplicates, "_AT_ONCE", 50)
     assert marked_in(tmp_path, "near-duplicate", train) == list(range(30, 70))
     assert marked_in(tmp_path, "near-duplicate", train, scores=PairScores(scores)) == best
 
@@ -140,8 +138,7 @@ def test_pairs_of_two_directions_are_no_near_duplicates(tmp_path: Path) -> None:
 
 def test_many_pairs_take_less_than_256_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     resource = pytest.importorskip("resource")
-    for module in (overlaps, near_copies):
-        monkeypatch.setattr(module, "HashPartitions", partial(HashPartitions, at_once=50))
+    monkeypatch.setattr(duplicates, "_AT_ONCE", 50)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
     try:
