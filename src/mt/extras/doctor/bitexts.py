@@ -144,16 +144,15 @@ def bitexts_of(data: DataConfig, repair: bool = False) -> list[Bitext]:
 def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[RawPair]:
     """Yield all readable pairs, and add faults to `findings`."""
     errors: list[str] = []
-    scripts = [scripts_of(code, ()) for code in bitext.languages] if bitext.repair else []
+    scripts = [scripts_of(code) for code in bitext.languages] if bitext.repair else []
 
     def report(fault: TextIssue) -> None:
-        message = fault.message.removeprefix(f"{fault.file}:{fault.line}: ").removeprefix(f"{fault.file}: ")
         if fault.kind == "encoding":
-            errors.append(message)  # of the pair that is yielded next
+            errors.append(_without_place(fault))  # of the pair that is yielded next
             return
         errors.clear()
         if findings is not None and fault.kind == "row":
-            findings.add("row", Example(bitext.split, (Location(fault.file, fault.line, message),)))
+            findings.add("row", Example(bitext.split, (Location(fault.file, fault.line, _without_place(fault)),)))
         elif findings is not None and fault.kind == "lines":
             note = fault.message
             for pair in line_texts(bitext.source, bitext.data):
@@ -176,6 +175,10 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
     except InputError as error:
         if findings is not None:
             findings.add("unreadable", Example(bitext.split, (), error.message))
+
+
+def _without_place(fault: TextIssue) -> str:
+    return fault.message.removeprefix(f"{fault.file}:{fault.line}: ").removeprefix(f"{fault.file}: ")
 
 
 def _numbered_pairs(bitext: Bitext, report: IssueHandler) -> Iterator[tuple[tuple[str, str], int, str, str]]:
@@ -213,7 +216,7 @@ def _aligned_lines(bitext: Bitext) -> Iterator[RawPair]:
 def _lines_with_faults(text: LineText) -> Iterator[tuple[str, str]]:
     faults: list[TextIssue] = []
     for line in text.lines(faults.append):
-        yield line, faults[0].message.removeprefix(f"{text}:{faults[0].line}: ") if faults else ""
+        yield line, "".join(map(_without_place, faults))
         faults.clear()
 
 
