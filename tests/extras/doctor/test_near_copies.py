@@ -15,8 +15,8 @@ from mt.data.duplicates import HashPartitions
 from mt.errors import InputError
 from mt.extras.doctor import block_checks, check, near_copies, overlaps
 from mt.extras.doctor.check import CorpusReport, check_corpus
+from mt.extras.doctor.findings import bits
 from mt.extras.doctor.pair_scores import PairScores
-from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.word_hashes import common_frame, frame_hashes, frequent_words, hash_words
 
 WORDS = [
@@ -47,7 +47,7 @@ def corpus(folder: Path, train: list[Pair], test: list[Pair] = []) -> Config:  #
 
 
 def marked(report: CorpusReport, rule: str) -> list[int]:
-    return np.flatnonzero(report.masks & np.uint64(BIT[rule])).tolist()
+    return np.flatnonzero(report.masks & bits(rule)).tolist()
 
 
 def marked_in(folder: Path, rule: str, train: list[Pair], test: list[Pair] = [], **options: object) -> list[int]:  # noqa: B006

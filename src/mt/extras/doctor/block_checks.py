@@ -19,10 +19,9 @@ from mt.data.corpus import line_texts
 from mt.data.token_store import Array
 from mt.extras.doctor.align_files import line_links
 from mt.extras.doctor.bitexts import Bitext, read_bitext
-from mt.extras.doctor.findings import SPLITS, Example, Findings
+from mt.extras.doctor.findings import SPLITS, Example, Findings, bits
 from mt.extras.doctor.language_blocks import LanguageBlock, language_blocks
 from mt.extras.doctor.misalignment import Block, misaligned_blocks, segment_pairs
-from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.statistics import BitextStatistics
 from mt.system.cpus import usable_cores
 from mt.system.workers import in_order
@@ -141,7 +140,7 @@ def _add_languages(
     for block in blocks:
         is_swapped = block.side is None
         rule = "swapped" if is_swapped else "wrong-language"
-        mask[block.start : block.end] |= np.uint64(BIT[rule])
+        mask[block.start : block.end] |= bits(rule)
         note = block.described(*bitext.files) + (_swapped_fix(bitext) if is_swapped and block.whole else "")
         findings.show(rule, Example(bitext.split, (), note))
         if is_swapped and bitext.split == "train":
@@ -159,7 +158,7 @@ def _add_alignment(
 
     Of a bitext that is read repaired, only pairs that have no certain translation are marked.
     """
-    bit = np.uint64(BIT["misaligned"])
+    bit = bits("misaligned")
     if bitext.repair:
         mask[bitext.unpaired()] |= bit
         return

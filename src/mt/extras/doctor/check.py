@@ -18,7 +18,7 @@ from mt.errors import InputError
 from mt.extras.doctor.bitexts import RawPair, bitexts_of, read_bitext
 from mt.extras.doctor.block_checks import PositionMap, check_blocks, with_blocks, workers_for
 from mt.extras.doctor.coverage import Coverage, measure_coverage
-from mt.extras.doctor.findings import SPLITS, Chunk, Criteria, Example, Findings
+from mt.extras.doctor.findings import SPLITS, Chunk, Criteria, Example, Findings, bits
 from mt.extras.doctor.overlaps import HeldOutIndex, RepetitionFinder, add_repetitions
 from mt.extras.doctor.pair_checks import check_chunk
 from mt.extras.doctor.pair_scores import PairScores
@@ -195,7 +195,7 @@ def _check_usable(
     config: Config, statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings
 ) -> None:
     """Add an error for each split that would have no pair."""
-    usable = (masks & np.uint64(sum(BIT[name] for name in (*DROPPED_BY_TRAINING, "encoding")))) == 0
+    usable = (masks & bits(*DROPPED_BY_TRAINING, "encoding")) == 0
     held_out = {"valid": config.data.valid, "test": config.data.test}
     n_split_off = sum(isinstance(sources, FromTrain) for sources in held_out.values())
     training = [stats for stats in statistics if stats.bitext.split == "train"]
@@ -220,8 +220,8 @@ def _collect(findings: Findings, masks: dict[str, NDArray[np.uint64]], max_examp
     """Return the findings; `masks` are the rule bits of the pairs of each split (N,)."""
     pairs = Counter({split: len(mask) for split, mask in masks.items() if len(mask)})
     for split, mask in masks.items():
-        for name, bit in BIT.items():
-            findings.counts[name][split] += int(np.count_nonzero(mask & np.uint64(bit)))
+        for name in BIT:
+            findings.counts[name][split] += int(np.count_nonzero(mask & bits(name)))
     collected = []
     for rule in (*TEXT_RULES, *PAIR_RULES):
         counts = findings.counts[rule.name]

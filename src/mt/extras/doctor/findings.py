@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.extras.doctor.characters import excerpt
+from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.word_hashes import Hashes, Words
 from mt.text.languages import base_language
 
@@ -15,6 +16,11 @@ SPLITS = ("train", "valid", "test")
 
 # Hashes of a pair and of its sides; then of their letters alone, where 0 means too few letters to compare.
 HASHES = np.dtype([(name, np.uint64) for name in ("pair", "source", "target", "letters", "src_letters", "tgt_letters")])
+
+
+def bits(*rules: str) -> np.uint64:
+    """Return the bits of different rules, to be looked for or set in the masks of pairs."""
+    return np.uint64(sum(BIT[rule] for rule in rules))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from mt.extras.doctor.actions import Action, judge, ranked
 from mt.extras.doctor.block_checks import BINS, PositionMap
 from mt.extras.doctor.characters import visible
 from mt.extras.doctor.check import CorpusReport, Finding
-from mt.extras.doctor.findings import SPLITS
+from mt.extras.doctor.findings import SPLITS, bits
 from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.text_report import (
@@ -65,9 +65,10 @@ def _action(action: Action) -> str:
 
 
 def _findings(report: CorpusReport) -> str:
-    shares = [finding.counts["train"] / (finding.checked["train"] or inf) for finding in ranked(report)]
+    findings = ranked(report)
+    shares = [finding.counts["train"] / (finding.checked["train"] or inf) for finding in findings]
     most = max(shares, default=0) or 1
-    return "".join(_details(report, f, share / most) for f, share in zip(ranked(report), shares, strict=True))
+    return "".join(_details(report, f, share / most) for f, share in zip(findings, shares, strict=True))
 
 
 def scores_page(scores: PairScores) -> str:
@@ -157,8 +158,8 @@ def _map(report: CorpusReport, positions: PositionMap, names: tuple[str, str], p
         for block, text in described.items()
     )
     rows, rules = "", [finding.rule for finding in ranked(report)]
-    for rule in [rule for rule in rules if np.any(masks & np.uint64(BIT.get(rule.name, 0)))][:_MAX_RULES]:
-        ink = _ink((masks & np.uint64(BIT[rule.name])) != 0, positions.n_columns)
+    for rule in [rule for rule in rules if rule.name in BIT and np.any(masks & bits(rule.name))][:_MAX_RULES]:
+        ink = _ink((masks & bits(rule.name)) != 0, positions.n_columns)
         picture = _picture(ink[None], f"{name}-{rule.name}", f"{rule.name} by position", rule.severity)
         rows += f'<a href="#{rule.name}">{rule.name}</a>{picture}'
     for value, numbers in counts.items():

@@ -18,8 +18,8 @@ from mt.config import DataConfig
 from mt.console import table
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import bitexts_of
-from mt.extras.doctor.findings import Chunk, ChunkResult
-from mt.extras.doctor.rules import BIT, SELECTING
+from mt.extras.doctor.findings import Chunk, ChunkResult, bits
+from mt.extras.doctor.rules import SELECTING
 from mt.extras.doctor.scoring import RANDOM_LINE, RAW_COLUMNS
 from mt.storage import atomic
 from mt.storage.manifest import sha256
@@ -68,7 +68,7 @@ class PairScores:
                 raise InputError(message, "score this text, after any repair: mt data score")
         if self.low is not None:
             low = np.flatnonzero(self.low[rows])
-            result.masks[low] |= np.uint64(BIT["low-score"])
+            result.masks[low] |= bits("low-score")
             for index in low[: chunk.max_examples].tolist():
                 note = f"score {self.values[chunk.offset + index]:.2f}"
                 result.findings.show("low-score", chunk.example(index, note))
