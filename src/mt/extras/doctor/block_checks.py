@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from math import log
 from typing import Any
 
@@ -88,17 +88,13 @@ def check_blocks(
 ) -> tuple[dict[str, NDArray[np.uint64]], list[PositionMap]]:
     """Add examples of blocks of wrong lines; return the rule bits of each split (N,), and maps of training texts."""
     workers = workers_for(sum(stats.pairs for stats in statistics))
-    searches, n_parts = list[Callable[[], Any]](), list[int]()
-    for stats in statistics:
-        parts = [] if stats.bitext.repair else _parts(stats.pairs, stats.bitext.segment, _PARTS * workers)
-        searches.append(partial(_search_languages, stats.bitext))
-        searches += [partial(_search_alignment, stats.bitext, stats.pairs, *part) for part in parts]
-        n_parts.append(len(parts))
-    results = (result for _, result in in_order(operator.call, searches, workers))
+    searches = [_searches(stats, _PARTS * workers) for stats in statistics]
+    results = (result for _, result in in_order(operator.call, chain.from_iterable(searches), workers))
     masks, maps = {split: np.zeros(0, np.uint64) for split in reversed(SPLITS)}, list[PositionMap]()
-    for stats, number in zip(statistics, n_parts, strict=True):
-        foreign, positions = next(results), PositionMap(stats.pairs)
-        for part in islice(results, number):
+    for stats, own in zip(statistics, searches, strict=True):
+        foreign, *parts = islice(results, len(own))
+        positions = PositionMap(stats.pairs)
+        for part in parts:
             positions.merge(part)
         mask = np.zeros(stats.pairs, np.uint64)
         _add_languages(stats.bitext, foreign, mask, findings)
@@ -114,11 +110,15 @@ def workers_for(pairs: int) -> int:
     return 1 if pairs < _SINGLE_PROCESS else min(usable_cores(), _MAX_WORKERS)
 
 
-def _parts(pairs: int, segment: int, most: int) -> list[tuple[int, int]]:
-    """Return the first pair and the end of each part of a text, in which whole segments are searched."""
-    segments = -(-pairs // segment)
-    bounds = np.linspace(0, segments, min(segments, most) + 1).astype(int) * segment
-    return list(pairwise(bounds.clip(max=pairs).tolist()))
+def _searches(stats: BitextStatistics, max_parts: int) -> list[Callable[[], Any]]:
+    """Return the search for other languages in a text, then those for lines out of step in parts of whole segments."""
+    in_languages = partial(_search_languages, stats.bitext)
+    if stats.bitext.repair:  # its blocks are known
+        return [in_languages]
+    segments = -(-stats.pairs // stats.bitext.segment)
+    bounds = np.linspace(0, segments, min(segments, max_parts) + 1).astype(int) * stats.bitext.segment
+    parts = pairwise(bounds.clip(max=stats.pairs).tolist())
+    return [in_languages, *(partial(_search_alignment, stats.bitext, stats.pairs, *part) for part in parts)]
 
 
 def _search_languages(bitext: Bitext) -> list[LanguageBlock]:
@@ -126,7 +126,6 @@ def _search_languages(bitext: Bitext) -> list[LanguageBlock]:
 
 
 def _search_alignment(bitext: Bitext, n_pairs: int, start: int, end: int) -> PositionMap:
-    """Return the map of a part of a text."""
     positions = PositionMap(n_pairs)
     pairs = (pair.cleaned() for pair in islice(read_bitext(bitext), start, end))
     positions.blocks.extend(misaligned_blocks(pairs, positions.add, start, bitext.segment))
