@@ -162,13 +162,13 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
         elif findings is not None:  # one of two texts is empty
             findings.add("unreadable", Example(bitext.split, (), fault.message))
 
-    def raw_pairs() -> Iterator[RawPair]:
-        for names, line, src, tgt in _numbered_pairs(bitext, report):
-            yield RawPair(line, src, tgt, "; ".join(errors), files=names)
+    def pairs_with_errors() -> Iterator[RawPair]:
+        for raw in _raw_pairs(bitext, report):
+            yield raw._replace(error="; ".join(errors)) if errors else raw
             errors.clear()
 
     try:
-        pairs = _aligned_lines(bitext) if bitext.links else raw_pairs()
+        pairs = _aligned_lines(bitext) if bitext.links else pairs_with_errors()
         pairs = _swapped_back(pairs, bitext.swapped) if bitext.swapped else pairs
         for raw in realigned(pairs, bitext.blocks, bitext.segment) if bitext.blocks else pairs:
             yield raw if raw.error or not bitext.repair else _repaired(raw, scripts)
@@ -181,15 +181,15 @@ def _without_place(fault: TextIssue) -> str:
     return fault.message.removeprefix(f"{fault.file}:{fault.line}: ").removeprefix(f"{fault.file}: ")
 
 
-def _numbered_pairs(bitext: Bitext, report: IssueHandler) -> Iterator[tuple[tuple[str, str], int, str, str]]:
-    """Yield the names of the two texts, the line and both sides of each pair."""
+def _raw_pairs(bitext: Bitext, report: IssueHandler) -> Iterator[RawPair]:
+    """Yield the pairs without their errors, which `report` gets."""
     texts = line_texts(bitext.source, bitext.data)
     for numbered in () if texts else read_numbered(bitext.source, bitext.data, report):
-        yield bitext.files, *numbered
+        yield RawPair(*numbered, error="", files=bitext.files)
     for pair in texts:
         names = (str(pair[0]), str(pair[1])) if len(texts) > 1 else bitext.files
         for line, sides in enumerate(read_texts(pair, report), 1):
-            yield names, line, *sides
+            yield RawPair(line, *sides, error="", files=names)
 
 
 def _aligned_lines(bitext: Bitext) -> Iterator[RawPair]:
