@@ -56,7 +56,6 @@ class CorpusReport:
 
     @property
     def pairs(self) -> dict[str, int]:
-        """Return the number of pairs of each split."""
         return {split: sum(stats.pairs for stats in self.statistics if stats.bitext.split == split) for split in SPLITS}
 
     @property
