@@ -102,7 +102,7 @@ class Chunk:
     max_examples: int  # of each rule
     criteria: Criteria
 
-    def example(self, index: int, note: str = "", side: int | None = None, position: int = 0) -> Example:
+    def example(self, index: int, note: str, side: int | None = None, position: int = 0) -> Example:
         """Return an example that shows a pair, or an excerpt of one side around a position."""
         sides = (0, 1) if side is None else (side,)
         shown = (Location(self.files[s], self.lines[index], excerpt(self.pairs[index][s], position)) for s in sides)
