@@ -165,12 +165,12 @@ def score(hypotheses: Sequence[str], references: Sequence[str], config: Evaluati
     result = bleu._aggregate_and_compute(statistics)
     values: dict[str, Any] = {}
     signatures = {}
-    # A single sentence has no spread, nor has a single sample.
-    if "bleu" in config.metrics and min(len(hypotheses), config.bootstrap_samples) > 1:
-        bleu.n_bootstrap, bleu.seed = config.bootstrap_samples, random_seed()
-        samples = resampled(bleu, statistics, config.bootstrap_samples)
-        values["bleu_low"], values["bleu_high"] = interval(result.score, samples)
     if "bleu" in config.metrics:
+        # A single sentence has no spread, nor has a single sample.
+        if min(len(hypotheses), config.bootstrap_samples) > 1:
+            bleu.n_bootstrap, bleu.seed = config.bootstrap_samples, random_seed()
+            samples = resampled(bleu, statistics, config.bootstrap_samples)
+            values["bleu_low"], values["bleu_high"] = interval(result.score, samples)
         values["bleu"], signatures["bleu"] = result.score, str(bleu.get_signature())
     for name, metric in metrics.items():
         if name in config.metrics:
