@@ -93,7 +93,7 @@ def _texts(report: CorpusReport) -> str:
 
 def _details(report: CorpusReport, finding: Finding, bar: float) -> str:
     """Return a finding with a bar of length `bar`, from 0 to 1, and below it, folded, advice and examples."""
-    rule, number = finding.rule, finding.counts["train"]
+    rule, count = finding.rule, finding.counts["train"]
     title = rule.title if rule.title != rule.name else ""
     examples = finding.examples[:_MAX_EXAMPLES]
     rows = [
@@ -108,7 +108,7 @@ def _details(report: CorpusReport, finding: Finding, bar: float) -> str:
         f'<details id="{rule.name}" class="finding {rule.severity}"><summary>'
         f'<span class="badge {rule.severity}">{rule.severity}</span>'
         f'<span class="what"><b>{html.escape(rule.name)}</b>{html.escape(title)}</span>'
-        f'<span class="bar">{share}</span><span class="number">{number:,} ({share_of(finding)})'
+        f'<span class="bar">{share}</span><span class="number">{count:,} ({share_of(finding)})'
         f"<small>{', '.join(held_out)}</small></span></summary><p>{advice}</p>"
         f"{table(('where', 'text', 'note'), rows, 'texts') if rows else ''}"
         f"{listing(example.note for example in examples if not example.locations)}</details>"

@@ -111,7 +111,8 @@ class RepetitionFinder:
     """
 
     def __init__(self, folder: Path, dropped_for: frozenset[str], max_per_template: int) -> None:
-        self._dropped = bits(*({*_DROPPED_FIRST, *dropped_for} - {*_REPETITIONS}))
+        dropped = {*_DROPPED_FIRST, *dropped_for} - {*_REPETITIONS}
+        self._dropped = bits(*dropped)
         self._drops_near_duplicates, self._max_per_template = "near-duplicate" in dropped_for, max_per_template
         self._sides = {side: HashPartitions(folder, _RECORD) for side in ("source", "target")}
         self._near_duplicates, self._frames = NearDuplicateFinder(folder), HashPartitions(folder, _FRAME)
