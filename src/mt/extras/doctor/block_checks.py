@@ -19,7 +19,7 @@ from mt.data.corpus import line_texts
 from mt.data.token_store import Array
 from mt.extras.doctor.align_files import line_links
 from mt.extras.doctor.bitexts import Bitext, read_bitext
-from mt.extras.doctor.findings import SPLITS, Example, Findings, bits
+from mt.extras.doctor.findings import SPLITS, Example, Findings, Masks, bits
 from mt.extras.doctor.language_blocks import LanguageBlock, language_blocks
 from mt.extras.doctor.misalignment import Block, misaligned_blocks, segment_pairs
 from mt.extras.doctor.statistics import BitextStatistics
@@ -85,7 +85,7 @@ def with_blocks(bitext: Bitext) -> Bitext:
 
 def check_blocks(
     statistics: Sequence[BitextStatistics], findings: Findings
-) -> tuple[dict[str, NDArray[np.uint64]], list[PositionMap]]:
+) -> tuple[dict[str, Masks], list[PositionMap]]:
     """Add examples of blocks of wrong lines; return the rule bits of each split (N,), and maps of training texts."""
     workers = workers_for(sum(stats.pairs for stats in statistics))
     searches = [_searches(stats, _PARTS * workers) for stats in statistics]
@@ -132,9 +132,7 @@ def _search_alignment(bitext: Bitext, n_pairs: int, start: int, end: int) -> Pos
     return positions
 
 
-def _add_languages(
-    bitext: Bitext, blocks: Sequence[LanguageBlock], mask: NDArray[np.uint64], findings: Findings
-) -> None:
+def _add_languages(bitext: Bitext, blocks: Sequence[LanguageBlock], mask: Masks, findings: Findings) -> None:
     """Add blocks in another language, and those whose sides are swapped, also to the mask of all pairs (N,)."""
     for block in blocks:
         is_swapped = block.side is None
@@ -147,11 +145,7 @@ def _add_languages(
 
 
 def _add_alignment(
-    bitext: Bitext,
-    foreign: Sequence[LanguageBlock],
-    positions: PositionMap,
-    mask: NDArray[np.uint64],
-    findings: Findings,
+    bitext: Bitext, foreign: Sequence[LanguageBlock], positions: PositionMap, mask: Masks, findings: Findings
 ) -> None:
     """Add blocks out of step, also to the mask of all pairs (N,), and drop those in another language from the map.
 

@@ -17,6 +17,8 @@ SPLITS = ("train", "valid", "test")
 # Hashes of a pair and of its sides; then of their letters alone, where 0 means too few letters to compare.
 HASHES = np.dtype([(name, np.uint64) for name in ("pair", "source", "target", "letters", "src_letters", "tgt_letters")])
 
+Masks = NDArray[np.uint64]  # the rules that each of N pairs breaks, a bit each (N,)
+
 
 def bits(*rules: str) -> np.uint64:
     """Return the bits of different rules, to be looked for or set in the masks of pairs."""
@@ -113,7 +115,7 @@ class Chunk:
 class ChunkResult:
     """Findings in a chunk of N pairs."""
 
-    masks: NDArray[np.uint64]  # rule bits (N,)
+    masks: Masks
     hashes: NDArray[np.void]  # of dtype `HASHES` (N,)
     words: tuple[Words, Words]  # of N sentences each
     frames: Hashes  # from `frame_hashes` (N,)

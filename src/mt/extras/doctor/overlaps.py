@@ -15,11 +15,11 @@ from mt.data.duplicates import HashPartitions
 from mt.data.token_store import positions_in
 from mt.extras.doctor.bitexts import Bitext, read_bitext
 from mt.extras.doctor.characters import excerpt
-from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult, Example, Findings, Location, bits
+from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult, Example, Findings, Location, Masks, bits
 from mt.extras.doctor.near_copies import NearCopyIndex, NearDuplicateFinder
 from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.statistics import BitextStatistics
-from mt.extras.doctor.word_hashes import MIN_FAMILY, Words, common_frame
+from mt.extras.doctor.word_hashes import MIN_FAMILY, Hashes, Words, common_frame
 
 _MIN_VARIANTS = 4  # different translations of one sentence that are reported
 _SHOWN = 4  # of them in an example
@@ -50,7 +50,7 @@ class HeldOutIndex:
         return NearCopyIndex(self._words)
 
     @cached_property
-    def _sorted(self) -> dict[str, tuple[NDArray[np.uint64], NDArray[np.int64]]]:
+    def _sorted(self) -> dict[str, tuple[Hashes, NDArray[np.int64]]]:
         """Return the hashes of each kind that is looked up in ascending order, and the pairs that have them."""
         hashes, kinds = np.concatenate(self._usable), ("pair", "letters", "src_letters", "tgt_letters")
         orders = {name: np.argsort(hashes[name], kind="stable") for name in kinds}
@@ -79,7 +79,7 @@ class HeldOutIndex:
                 note = f"{relation} in {self._places[matches[index]]}"
                 result.findings.show(rule, chunk.example(index, note))
 
-    def _lookup(self, name: str, wanted: NDArray[np.uint64], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _lookup(self, name: str, wanted: Hashes, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the index of a pair with each masked hash, or -1."""
         hashes, order = self._sorted[name]
         positions = positions_in(wanted, hashes)
@@ -214,7 +214,7 @@ def add_repetitions(
     statistics: Sequence[BitextStatistics],
     findings: Findings,
     finder: RepetitionFinder,
-    masks: NDArray[np.uint64],
+    masks: Masks,
     scores: PairScores | None,
 ) -> None:
     """Add repeated pairs and sentences of the training text to `findings` and to the rule bits of its pairs (N,).
