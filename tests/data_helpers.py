@@ -70,11 +70,25 @@ def write_pairs(folder: Path, name: str, pairs: Sequence[Pair]) -> dict[str, str
     return {"source": f"{name}.en", "target": f"{name}.it"}
 
 
+def write_project(folder: Path, pairs: Sequence[Pair], train: str = "{source: a.en, target: a.it}") -> None:
+    """Write a.en and a.it, and a.yaml, a configuration that holds out some of the pairs in `train`."""
+    write_pairs(folder, "a", pairs)
+    (folder / "a.yaml").write_text(
+        f"name: a\ndata:\n  source_lang: en\n  target_lang: it\n  train: {train}\n"
+        "  valid: {from_train: 50}\n  test: {from_train: 50}\n"
+    )
+
+
 def lines_in(path: Path) -> list[str]:
     """Return the lines of a file without the code under test."""
     *lines, rest = path.read_bytes().split(b"\n")
     assert rest == b"", "the last line has no LF"
     return [line.decode() for line in lines]
+
+
+def pairs_in(folder: Path) -> list[Pair]:
+    """Return the pairs of a cleaned text."""
+    return list(zip(lines_in(folder / "train.en"), lines_in(folder / "train.it"), strict=True))
 
 
 def encode_text(

@@ -13,6 +13,8 @@ from sacrebleu.metrics import BLEU
 
 from command import mt
 from config_helpers import SMALLEST
+from data_helpers import lines_in as read
+from data_helpers import write_lines as write
 from engine_helpers import ENGLISH, GERMAN, configured, printed, whole_folder
 from mt.bundle.load_translator import OpenedModel, open_model
 from mt.bundle.model_folder import change_search
@@ -60,14 +62,6 @@ def opened(run: RunDir) -> OpenedModel:
 
 def translated(model: OpenedModel, lines: Sequence[str], penalty: float, beam: int = 4) -> list[str]:
     return model.translator.best(lines, replace(model.settings.search, length_penalty=penalty, beam_size=beam))
-
-
-def write(path: Path, lines: Sequence[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines))
-
-
-def read(path: Path) -> list[str]:
-    return path.read_text().split("\n")[:-1]
 
 
 def tuned(run: RunDir, *options: str | Path) -> dict:

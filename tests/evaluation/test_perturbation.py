@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sacrebleu.metrics import BLEU
 
+from data_helpers import write_lines
 from engine_helpers import ENGLISH, GERMAN, printed, whole_folder
 from mt import evaluate_robustness
 from mt.bundle.load_translator import open_model
@@ -78,7 +79,7 @@ def test_a_perturbed_text_is_a_pure_function() -> None:
 def test_the_command_scores_each_text(tmp_path: Path) -> None:
     folder = whole_folder(tmp_path / "model")
     for name, lines in (("source", ENGLISH), ("reference", GERMAN)):
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+        write_lines(tmp_path / name, lines)
     files = ("--source", tmp_path / "source", "--reference", tmp_path / "reference")
     scored = json.loads(printed("eval", "--model", folder.root, "--perturb", "--json", "--beam", "2", *files))
     rows = {row["perturbation"]: row for row in scored["perturbations"]}

@@ -119,6 +119,5 @@ def penalties_table(results: Sequence[PenaltyResult], signature: str) -> str:
 
 
 def penalties_json(results: Sequence[PenaltyResult], signature: str) -> dict[str, Any]:
-    """Return results as a JSON object."""
     tried = [asdict(result) for result in results]
     return {"tried": tried, "best": best_penalty(results).length_penalty, "signature": signature}

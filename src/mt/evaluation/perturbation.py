@@ -114,7 +114,6 @@ def perturbations_table(results: Sequence[PerturbationResult], signature: str) -
 
 
 def perturbations_json(results: Sequence[PerturbationResult], signature: str) -> dict[str, Any]:
-    """Return results as a JSON object."""
     rows = [rounded(asdict(result)) for result in results]
     for row in rows:
         if not row["source_lang"]:

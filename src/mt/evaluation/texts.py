@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeGuard
 
 from mt.config import DataConfig
 from mt.data.eval_texts import EvalText, read_pair, read_texts
@@ -18,7 +19,7 @@ def owner(folder: ModelDir) -> RunDir | None:
     return run_of(folder) or run_of_checkpoint(folder)
 
 
-def has_split(run: RunDir | None, split: str) -> bool:
+def has_split(run: RunDir | None, split: str) -> TypeGuard[RunDir]:
     """Return True if a run has a `valid` or `test` split."""
     return run is not None and run.text_file(split, "source").is_file()
 
@@ -51,7 +52,7 @@ def run_texts(
     if source_lang is not None:
         source_lang = data.own_source(chosen_language(data.source_lang, source_lang, "source"))
     name, run = "validation" if split == "valid" else "test", owner(folder)
-    if run is None or not has_split(run, split):
+    if not has_split(run, split):
         raise InputError(f"{folder.root}: no {name} set beside this model", "give --source FILE --reference FILE")
     texts = [
         text
@@ -84,7 +85,7 @@ def texts_in(settings: TranslationSettings, texts: Sequence[EvalText]) -> list[E
 def refuse_test_text(folder: ModelDir, data: DataConfig, texts: Sequence[EvalText]) -> None:
     """Refuse to tune on the test set of a model's run: its score would then be worthless."""
     run = owner(folder)
-    if run is None or not has_split(run, "test"):
+    if not has_split(run, "test"):
         return
     for test in read_texts(run, "test", data):
         if any(text.sources == test.sources or text.references == test.references for text in texts):

@@ -1,16 +1,17 @@
 """sacreBLEU's scores of raw, detokenised text, with their signatures."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
+from sacrebleu.significance import estimate_ci
 
 from mt.config import EvaluationConfig
 from mt.errors import InputError
@@ -111,8 +112,9 @@ def _clear_caches(tokenizer: object) -> None:
             cache_clear()
 
 
-def interval(score: float, mean: float, radius: float, most: float = 100.0) -> tuple[float, float]:
-    """Return the 95 % interval of bootstrap resampling, within 0 to `most` and with the score in it."""
+def interval(score: float, samples: NDArray[Any], most: float = 100.0) -> tuple[float, float]:
+    """Return the 95 % interval of bootstrap samples' scores, within 0 to `most` and with the score in it."""
+    mean, radius = map(float, estimate_ci(samples))
     return min(score, max(0.0, mean - radius)), max(score, min(most, mean + radius))
 
 
@@ -148,11 +150,11 @@ def random_generator() -> np.random.Generator:
     return np.random.default_rng(None if seed == "none" else int(seed))
 
 
-def resampled(metric: Metric, statistics: ArrayLike, samples: int) -> Iterator[Any]:
-    """Yield the scores of sacreBLEU's bootstrap resamples, drawn one by one: all at once would fill the memory."""
+def resampled(metric: Metric, statistics: ArrayLike, samples: int) -> NDArray[Any]:
+    """Return the scores of sacreBLEU's bootstrap samples, drawn one by one: all at once would fill the memory."""
     random, array = random_generator(), np.array(statistics, "float32")
-    for _ in range(samples):
-        yield metric._compute_score_from_stats(array[random.choice(len(array), len(array))].sum(0))
+    drawn = (array[random.choice(len(array), len(array))].sum(0) for _ in range(samples))
+    return np.array([metric._compute_score_from_stats(total).score for total in drawn])
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str], config: EvaluationConfig, target_lang: str) -> Scores:
@@ -163,12 +165,12 @@ def score(hypotheses: Sequence[str], references: Sequence[str], config: Evaluati
     result = bleu._aggregate_and_compute(statistics)
     values: dict[str, Any] = {}
     signatures = {}
-    # A single sentence has no spread, nor has a single sample.
-    if "bleu" in config.metrics and min(len(hypotheses), config.bootstrap_samples) > 1:
-        bleu.n_bootstrap, bleu.seed = config.bootstrap_samples, random_seed()
-        result.estimate_ci(list(resampled(bleu, statistics, config.bootstrap_samples)))
-        values["bleu_low"], values["bleu_high"] = interval(result.score, result._mean, result._ci)
     if "bleu" in config.metrics:
+        # A single sentence has no spread, nor has a single sample.
+        if min(len(hypotheses), config.bootstrap_samples) > 1:
+            bleu.n_bootstrap, bleu.seed = config.bootstrap_samples, random_seed()
+            samples = resampled(bleu, statistics, config.bootstrap_samples)
+            values["bleu_low"], values["bleu_high"] = interval(result.score, samples)
         values["bleu"], signatures["bleu"] = result.score, str(bleu.get_signature())
     for name, metric in metrics.items():
         if name in config.metrics:

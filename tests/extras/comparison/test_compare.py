@@ -406,6 +406,14 @@ def test_different_texts_and_missing_translations_are_refused(two_runs: Path) ->
     assert "not a score file" in mt("compare", "runs/a", "runs/b", cwd=two_runs, code=2).stderr
 
 
+def test_a_stored_text_is_read_and_reported_once(two_runs: Path) -> None:
+    for run in ("a", "b"):
+        path = two_runs / "runs" / run / "eval" / "test.reference"
+        write(path, ["cafe\u0301", *path.read_text().splitlines()[1:]])
+    said = mt("compare", "runs/a", "runs/b", *QUICK, cwd=two_runs).stderr
+    assert said.count("test.reference: 1 lines are compared in Unicode normal form C") == 2, "one for each run"
+
+
 def test_a_run_without_a_test_set(tiny: Path) -> None:
     settings = ("data.test=null", "training.max_steps=2", "training.warmup_steps=1")
     mt("train", "--config", "tiny.yaml", *(word for s in settings for word in ("--set", s)), cwd=tiny)

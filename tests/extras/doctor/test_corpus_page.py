@@ -22,7 +22,7 @@ from mt.extras.doctor.block_checks import BINS, MAX_COLUMNS, PositionMap
 from mt.extras.doctor.check import CorpusReport, check_corpus
 from mt.extras.doctor.html_report import _ink, html_report, score_distribution
 from mt.extras.doctor.misalignment import Block
-from mt.extras.doctor.pair_scores import PairScores
+from mt.extras.doctor.pair_scores import PairScores, Values
 from mt.extras.doctor.rules import PAIR_RULES
 
 LOST = ("The word caf\ufffd is broken in this sentence.", "Ecco una frase senza difetti.")
@@ -223,6 +223,11 @@ def test_a_single_finding_is_visible_in_its_column() -> None:
     assert _ink(np.ones(700, bool), MAX_COLUMNS).tolist() == [1.0] * MAX_COLUMNS
 
 
+def scores_of(values: Values, sources: tuple[tuple[str, int], ...], threshold: float | None = None) -> PairScores:
+    none = np.zeros(len(values), np.bool_)
+    return PairScores(values, none.astype(np.uint64), none, threshold, sources, "scores.tsv")
+
+
 def test_millions_of_pairs_make_no_large_page(tmp_path: Path) -> None:
     report = report_on(tmp_path, faulty())
     pairs, rng = 2_000_000, np.random.default_rng(1)
@@ -234,7 +239,7 @@ def test_millions_of_pairs_make_no_large_page(tmp_path: Path) -> None:
     scores = rng.normal(-3, 1, pairs).astype(np.float32)
     for finding in report.findings:
         finding.examples[:] = finding.examples * 5000
-    judged = PairScores(scores, sources=(("train.en", pairs),))
+    judged = scores_of(scores, (("train.en", pairs),))
     content = html_report(replace(report, maps=[positions], masks=masks, scores=judged))
     assert len(content) < 1_500_000
     assert "score by position" in content
@@ -244,9 +249,9 @@ def test_millions_of_pairs_make_no_large_page(tmp_path: Path) -> None:
 def test_the_distribution_of_scores_is_by_source() -> None:
     scores = np.array([np.nan] * 10 + [-1.0] * 30 + [-3.0] * 60 + [0.5] * 8 + [-0.5] * 2, np.float32)
     sources = (("a", 40), ("caf\udce9", 60), ("c", 8), ("d", 2))
-    content = score_distribution(PairScores(scores, threshold=0.0, sources=sources))
+    content = score_distribution(scores_of(scores, sources, 0.0))
     assert "92.0 % are below 0" in content
     for name in ("a", "caf⟨U+DCE9⟩", "2 others"):
         assert f"<!-- {name} -->" in content or f">{name}<" in content
-    assert "below" not in score_distribution(PairScores(scores, sources=(("a", 110),)))
-    assert score_distribution(PairScores(np.full(5, np.nan, np.float32), sources=(("a", 5),))) == ""
+    assert "below" not in score_distribution(scores_of(scores, (("a", 110),)))
+    assert score_distribution(scores_of(np.full(5, np.nan, np.float32), (("a", 5),))) == ""

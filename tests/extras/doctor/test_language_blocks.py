@@ -9,6 +9,7 @@ import pytest
 
 from bench.languages import plant, same
 from command import mt
+from data_helpers import pairs_in, write_project
 from mt.data.corpus import Pair
 from mt.data.phrasebook import sentence_pairs
 from mt.extras.doctor import bitexts, line_languages
@@ -35,15 +36,6 @@ def pairs() -> list[Pair]:
     return list(sentence_pairs("train"))[:3000]
 
 
-def write(folder: Path, pairs: list[Pair]) -> None:
-    for side, code in enumerate(("en", "it")):
-        (folder / f"a.{code}").write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
-    (folder / "a.yaml").write_text(
-        "name: a\ndata:\n  source_lang: en\n  target_lang: it\n  train: {source: a.en, target: a.it}\n"
-        "  valid: {from_train: 50}\n  test: {from_train: 50}\n"
-    )
-
-
 def notes(folder: Path) -> dict[str, list[str]]:
     report = json.loads(mt("data", "check", "a.yaml", "--json", cwd=folder).stdout)
     return {finding["name"]: [example["note"] for example in finding["examples"]] for finding in report["findings"]}
@@ -51,8 +43,7 @@ def notes(folder: Path) -> dict[str, list[str]]:
 
 def cleaned(folder: Path, *options: str) -> list[Pair]:
     mt("data", "clean", "a.yaml", "--output", "clean", *options, cwd=folder)
-    sides = [(folder / "clean" / f"train.{code}").read_text(encoding="utf-8").splitlines() for code in ("en", "it")]
-    return list(zip(*sides, strict=True))
+    return pairs_in(folder / "clean")
 
 
 def test_clean_text_raises_no_alarm(pairs: list[Pair]) -> None:
@@ -104,7 +95,7 @@ def test_a_language_unlike_all_others_has_its_name(pairs: list[Pair]) -> None:
 @pytest.mark.slow
 def test_short_lines_in_a_third_language_are_named_and_dropped(pairs: list[Pair], tmp_path: Path) -> None:
     foreign = [(source, german) for (source, _), german in zip(pairs[1200:], SHORT_GERMAN, strict=False)]
-    write(tmp_path, [*pairs[:1200], *foreign, *pairs[1200 + len(foreign) :]])
+    write_project(tmp_path, [*pairs[:1200], *foreign, *pairs[1200 + len(foreign) :]])
     found = notes(tmp_path)
     assert found["wrong-language"] == [f"a.it: lines 1,201 to {1200 + len(foreign):,}: German"]
     assert "misaligned" not in found
@@ -113,12 +104,13 @@ def test_short_lines_in_a_third_language_are_named_and_dropped(pairs: list[Pair]
 
 
 def test_a_file_in_another_language_is_one_finding(pairs: list[Pair], tmp_path: Path) -> None:
-    write(tmp_path, [(source, SHORT_GERMAN[n % len(SHORT_GERMAN)]) for n, (source, _) in enumerate(pairs[:400])])
+    german = [(source, SHORT_GERMAN[n % len(SHORT_GERMAN)]) for n, (source, _) in enumerate(pairs[:400])]
+    write_project(tmp_path, german)
     assert notes(tmp_path)["wrong-language"] == ["a.it: all lines: German"]
 
 
 def test_swapped_files_are_named_with_the_fix_and_repaired(pairs: list[Pair], tmp_path: Path) -> None:
-    write(tmp_path, [(target, source) for source, target in pairs])
+    write_project(tmp_path, [(target, source) for source, target in pairs])
     [note] = notes(tmp_path)["swapped"]
     assert note.startswith("a.it: all lines are swapped with those of a.en; write {source: a.it, target: a.en}, or ")
     kept = cleaned(tmp_path, "--repair")
@@ -127,7 +119,7 @@ def test_swapped_files_are_named_with_the_fix_and_repaired(pairs: list[Pair], tm
 
 
 def test_right_pairs_beside_a_block_that_is_nearly_all_of_the_text_stay(pairs: list[Pair], tmp_path: Path) -> None:
-    write(tmp_path, [*((target, source) for source, target in pairs[:920]), *pairs[920:1000]])
+    write_project(tmp_path, [*((target, source) for source, target in pairs[:920]), *pairs[920:1000]])
     [note] = notes(tmp_path)["swapped"]
     assert note.startswith("a.it: nearly all lines (1 to 9"), note
     assert "write {source: a.it, target: a.en}, or " in note
@@ -142,7 +134,7 @@ def test_right_pairs_beside_a_block_that_is_nearly_all_of_the_text_stay(pairs: l
 
 @pytest.mark.slow
 def test_half_of_a_text_may_be_swapped(pairs: list[Pair], tmp_path: Path) -> None:
-    write(tmp_path, [*pairs[:1500], *((target, source) for source, target in pairs[1500:])])
+    write_project(tmp_path, [*pairs[:1500], *((target, source) for source, target in pairs[1500:])])
     assert notes(tmp_path)["swapped"] == ["a.it: lines 1,501 to 3,000 are swapped with those of a.en"]
     kept = cleaned(tmp_path, "--repair")
     assert set(kept) <= {(source.strip(), target.strip()) for source, target in pairs}

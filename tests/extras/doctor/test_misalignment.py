@@ -15,8 +15,7 @@ import pytest
 
 from bench.misalignment import plant
 from command import mt
-from data_helpers import make_config, write_pairs
-from mt.config import parse_config
+from data_helpers import make_config, pairs_in, write_lines, write_pairs, write_project
 from mt.data.paired_texts import LineText
 from mt.data.phrasebook import sentence_pairs
 from mt.errors import InputError
@@ -129,12 +128,7 @@ def test_too_few_lines_teach_nothing_and_empty_ones_do_no_harm(pairs: list[tuple
 def test_the_check_names_the_lines_and_cleaning_drops_them(pairs: list[tuple[str, str]], tmp_path: Path) -> None:
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
     late = [*targets[:1000], "Questa riga è di troppo.", *targets[1000:1199], *targets[1200:]]
-    (tmp_path / "a.en").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
-    (tmp_path / "a.it").write_text("".join(f"{line}\n" for line in late), encoding="utf-8")
-    (tmp_path / "a.yaml").write_text(
-        "name: a\ndata:\n  source_lang: en\n  target_lang: it\n  train: {source: a.en, target: a.it}\n"
-        "  valid: {from_train: 50}\n  test: {from_train: 50}\n"
-    )
+    write_project(tmp_path, list(zip(sources, late, strict=True)))
     report = json.loads(mt("data", "check", "a.yaml", "--json", cwd=tmp_path).stdout)
     [finding] = [each for each in report["findings"] if each["name"] == "misaligned"]
     assert 195 <= finding["counts"]["train"] <= 205
@@ -142,13 +136,9 @@ def test_the_check_names_the_lines_and_cleaning_drops_them(pairs: list[tuple[str
     assert note.startswith("a.it: lines 1,00")
     assert note.endswith("are 1 line late: 1 line too many before them")
     again = sources[1100].strip(), late[1100].strip()  # no duplicate of what the block loses
-    for name, line in zip(("a.en", "a.it"), again, strict=True):
-        with (tmp_path / name).open("a", encoding="utf-8") as text:
-            text.write(f"{line}\n")
+    write_pairs(tmp_path, "a", [*zip(sources, late, strict=True), again])
     mt("data", "clean", "a.yaml", "--output", "clean", cwd=tmp_path)
-    kept = list(
-        zip(*((tmp_path / "clean" / f"train.{code}").read_text().splitlines() for code in ("en", "it")), strict=True)
-    )
+    kept = pairs_in(tmp_path / "clean")
     right = {(source.strip(), target.strip()) for source, target in pairs}
     assert len(kept) > 2500
     assert kept.pop() == again
@@ -160,13 +150,10 @@ def test_a_long_text_is_searched_in_parts(
 ) -> None:
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
     targets[2100:2200] = targets[2099:2199]
-    for name, lines in (("a.en", sources), ("a.it", targets)):
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    data = f"source_lang: en, target_lang: it, root: {tmp_path}, train: {{source: a.en, target: a.it}}"
-    config = parse_config(f"name: a\ndata: {{{data}}}\n", "a.yaml")
+    source = write_pairs(tmp_path, "a", list(zip(sources, targets, strict=True)))
     monkeypatch.setattr(misalignment, "SEGMENT", 1000)
     monkeypatch.setattr(misalignment, "_MIN_SEGMENT", 1000)
-    report = check_corpus(config, tmp_path / "runs", 3)
+    report = check_corpus(make_config(tmp_path, source), tmp_path / "runs", 3)
     [finding] = [finding for finding in report.findings if finding.rule.name == "misaligned"]
     first, last = re.findall(r"[0-9],[0-9]+", finding.examples[0].note)
     assert abs(int(first.replace(",", "")) - 2101) <= 3
@@ -196,21 +183,16 @@ def test_a_text_of_long_lines_has_short_segments(tmp_path: Path) -> None:
 def test_a_repair_pairs_shifted_lines_with_their_translations(pairs: list[tuple[str, str]], tmp_path: Path) -> None:
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
     planted, changed = plant(targets, random.Random(random.randrange(10**6)))
-    (tmp_path / "a.en").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
-    (tmp_path / "a.it").write_text("".join(f"{line}\n" for line in changed), encoding="utf-8")
-    (tmp_path / "a.yaml").write_text(
-        "name: a\ndata:\n  source_lang: en\n  target_lang: it\n  train: {source: a.en, target: a.it}\n"
-        "  valid: {from_train: 50}\n  test: {from_train: 50}\n"
-    )
+    write_project(tmp_path, list(zip(sources, changed, strict=True)))
     done = mt("data", "clean", "a.yaml", "--output", "clean", "--repair", cwd=tmp_path)
-    kept = [(tmp_path / "clean" / f"train.{code}").read_text(encoding="utf-8").splitlines() for code in ("en", "it")]
-    assert not list(misaligned_blocks(zip(*kept, strict=True)))  # a second repair would find nothing
+    kept = pairs_in(tmp_path / "clean")
+    assert not list(misaligned_blocks(kept))  # a second repair would find nothing
     right = {(source.strip(), target.strip()) for source, target in pairs}
-    good = sum(pair in right for pair in zip(*kept, strict=True))
+    good = sum(pair in right for pair in kept)
     shifted = sum(block.end - block.start for block in planted if block.shift)  # swapped ones, too
     unrelated = sum(block.end - block.start for block in planted if block.shift is None)
-    assert good >= 0.98 * len(kept[0])
-    assert len(kept[0]) > 0.97 * (len(pairs) - unrelated)
+    assert good >= 0.98 * len(kept)
+    assert len(kept) > 0.97 * (len(pairs) - unrelated)
     if shifted:
         rows = (tmp_path / "clean" / "repaired" / "alignment.tsv").read_text(encoding="utf-8").count("\n") - 1
         assert rows >= 0.9 * shifted, done.stdout
@@ -231,29 +213,24 @@ def test_a_translation_beyond_the_text_is_not_looked_for(block: Block, targets: 
 def test_texts_of_different_length_are_aligned_by_a_repair(
     pairs: list[tuple[str, str]], tmp_path: Path, source: str
 ) -> None:
-    sources, targets = (list(side) for side in zip(*pairs[:1200], strict=True))
-    shorter = [line for number, line in enumerate(targets) if number != 500 and not 800 <= number < 850]
-    (tmp_path / "a.en").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
-    (tmp_path / "a.it").write_text("".join(f"{line}\n" for line in shorter), encoding="utf-8")
+    write_project(tmp_path, pairs[:1200], source)
+    shorter = [line for n, (_, line) in enumerate(pairs[:1200]) if n != 500 and not 800 <= n < 850]
+    write_lines(tmp_path / "a.it", shorter)
     with ZipFile(tmp_path / "a.zip", "w") as archive:
         (tmp_path / "texts").mkdir()
         for name in ("a.en", "a.it"):
             archive.write(tmp_path / name, name)
             copyfile(tmp_path / name, tmp_path / "texts" / name)
-    (tmp_path / "a.yaml").write_text(
-        f"name: a\ndata:\n  source_lang: en\n  target_lang: it\n  train: {source}\n"
-        "  valid: {from_train: 50}\n  test: {from_train: 50}\n"
-    )
     refused = mt("data", "clean", "a.yaml", "--output", "clean", cwd=tmp_path, code=2).stderr
     found = re.search(r"a.en has 1200 lines but \S*a.it has 1149; they are out of step from line (\d+) on", refused)
     assert found, refused
     assert 498 <= int(found[1]) <= 504
     assert "--repair" in refused
     mt("data", "clean", "a.yaml", "--output", "clean", "--repair", cwd=tmp_path)
-    kept = [(tmp_path / "clean" / f"train.{code}").read_text(encoding="utf-8").splitlines() for code in ("en", "it")]
+    kept = pairs_in(tmp_path / "clean")
     right = {(source.strip(), target.strip()) for source, target in pairs}
-    good = sum(pair in right for pair in zip(*kept, strict=True))
-    assert good >= 0.98 * len(kept[0])
+    good = sum(pair in right for pair in kept)
+    assert good >= 0.98 * len(kept)
     assert good >= 0.93 * len(shorter)
     rows = (tmp_path / "clean" / "repaired" / "alignment.tsv").read_text(encoding="utf-8").splitlines()[1:]
     assert 600 <= len(rows) <= 650  # nearly every line behind the first one that is missing
@@ -262,8 +239,7 @@ def test_texts_of_different_length_are_aligned_by_a_repair(
 
 def test_lines_in_step_before_the_place_where_texts_part_stay(pairs: list[tuple[str, str]], tmp_path: Path) -> None:
     for side, gone in ((0, ()), (1, (500, 700))):
-        lines = (f"{pair[side]}\n" for number, pair in enumerate(pairs[:1000]) if number not in gone)
-        (tmp_path / "ab"[side]).write_text("".join(lines), encoding="utf-8")
+        write_lines(tmp_path / "ab"[side], (pair[side] for n, pair in enumerate(pairs[:1000]) if n not in gone))
     first, *others = align_files.line_links(LineText(tmp_path / "a"), LineText(tmp_path / "b"))
     assert first.source[0] == first.target[0]
     assert 470 <= first.source[0] <= 500

@@ -10,12 +10,13 @@ from command import mt
 from data_helpers import lines_in, make_config, write_pairs
 from mt.config import Config
 from mt.data import duplicates
+from mt.data.cleaning import pair_hash
 from mt.data.corpus import Pair
 from mt.errors import InputError
 from mt.extras.doctor import block_checks, check
 from mt.extras.doctor.check import CorpusReport, check_corpus
-from mt.extras.doctor.pair_scores import PairScores
-from mt.extras.doctor.rules import BIT
+from mt.extras.doctor.findings import bits
+from mt.extras.doctor.pair_scores import PairScores, Values
 from mt.extras.doctor.word_hashes import common_frame, frame_hashes, frequent_words, hash_words
 
 WORDS = [
@@ -46,11 +47,18 @@ def corpus(folder: Path, train: list[Pair], test: list[Pair] = []) -> Config:  #
 
 
 def marked(report: CorpusReport, rule: str) -> list[int]:
-    return np.flatnonzero(report.masks & np.uint64(BIT[rule])).tolist()
+    return np.flatnonzero(report.masks & bits(rule)).tolist()
 
 
 def marked_in(folder: Path, rule: str, train: list[Pair], test: list[Pair] = [], **options: object) -> list[int]:  # noqa: B006
     return marked(check_corpus(corpus(folder, train, test), folder / "runs", 3, **options), rule)  # type: ignore[arg-type]
+
+
+def judged(pairs: list[Pair], values: Values, directions: list[str] | None = None) -> PairScores:
+    """Return scores of training pairs, of which none is low; without directions all are into Italian."""
+    digests = (pair_hash(*pair, code) for pair, code in zip(pairs, directions or ["it"] * len(pairs), strict=True))
+    hashes = np.frombuffer(b"".join(digests), np.uint64)
+    return PairScores(values, hashes, np.zeros(len(pairs), np.bool_), None, (), "scores.tsv")
 
 
 @pytest.mark.parametrize("edit", ["changed", "added", "left out"])
@@ -115,12 +123,12 @@ def test_of_near_duplicates_the_first_or_the_best_stays(tmp_path: Path, monkeypa
     scores = np.arange(len(train), dtype=np.float32)
     scores[30:60] = np.nan
     best = [*range(10), *range(30, 65)]  # with scores, another source does not matter, and NaN is the lowest
-    assert marked_in(tmp_path, "near-duplicate", train, scores=PairScores(scores)) == best
+    assert marked_in(tmp_path, "near-duplicate", train, scores=judged(train, scores)) == best
     monkeypatch.setattr(block_checks, "_SINGLE_PROCESS", 0)
     monkeypatch.setattr(check, "_CHUNK_PAIRS", 11)
     monkeypatch.setattr(duplicates, "_AT_ONCE", 50)
     assert marked_in(tmp_path, "near-duplicate", train) == list(range(30, 70))
-    assert marked_in(tmp_path, "near-duplicate", train, scores=PairScores(scores)) == best
+    assert marked_in(tmp_path, "near-duplicate", train, scores=judged(train, scores)) == best
 
 
 def test_pairs_of_two_directions_are_no_near_duplicates(tmp_path: Path) -> None:
@@ -132,7 +140,7 @@ def test_pairs_of_two_directions_are_no_near_duplicates(tmp_path: Path) -> None:
     ]
     valid = {**write_pairs(tmp_path, "valid", [("something else", "qualcosa")]), "source_lang": "en"}
     config = make_config(tmp_path, train, valid=valid, test=None, source_lang=["en", "fr"])
-    scores = PairScores(np.arange(40, dtype=np.float32))
+    scores = judged([*pairs, *others], np.arange(40, dtype=np.float32), ["en-it"] * 20 + ["fr-it"] * 20)
     assert marked(check_corpus(config, tmp_path / "runs", 3, scores=scores), "near-duplicate") == []
 
 
@@ -153,9 +161,9 @@ def test_of_many_sources_the_best_stay(tmp_path: Path) -> None:
     train = [(sentence(rng)[0], target) for _ in range(6)] + [(sentence(rng)[0], "un altro") for _ in range(4)]
     assert marked_in(tmp_path, "many-sources", train) == list(range(10))
     scores = np.array([1, 3, np.nan, 3, -1, 0, np.nan, np.nan, np.nan, np.nan], np.float32)
-    assert marked_in(tmp_path, "many-sources", train, scores=PairScores(scores)) == [0, 2, 4, 5, 6, 7, 8, 9]
-    with pytest.raises(InputError, match="3 scores of 10 training pairs"):
-        marked_in(tmp_path, "many-sources", train, scores=PairScores(scores[:3]))
+    assert marked_in(tmp_path, "many-sources", train, scores=judged(train, scores)) == [0, 2, 4, 5, 6, 7, 8, 9]
+    with pytest.raises(InputError, match=r"train.en:4 is not the pair that was scored"):
+        marked_in(tmp_path, "many-sources", train, scores=judged(train[:3], scores[:3]))
 
 
 def templates(rng: random.Random) -> list[Pair]:
@@ -187,7 +195,7 @@ def test_templates_are_found_and_thinned(tmp_path: Path) -> None:
     scores = np.zeros(len(pairs), np.float32)
     scores[family[-2:]] = 1
     config = corpus(tmp_path, pairs)
-    report = check_corpus(config, tmp_path / "runs", 0, scores=PairScores(scores), max_per_template=3)
+    report = check_corpus(config, tmp_path / "runs", 0, scores=judged(pairs, scores), max_per_template=3)
     assert marked(report, "template") == family[1:-2]
 
 

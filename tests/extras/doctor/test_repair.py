@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from command import mt
-from data_helpers import make_config, write_pairs
+from data_helpers import lines_in, make_config, write_pairs, write_project
 from mt.api.corpora import clean_corpus
 from mt.data.phrasebook import sentence_pairs
 from mt.extras.doctor.check import check_corpus
@@ -79,18 +79,13 @@ def test_a_corpus_is_mended_before_it_is_judged(tmp_path: Path) -> None:
         targets[11].encode().decode("latin-1") + " cittÃ\xa0 è bella",
     )
     sources[20], targets[20] = f"\u200b{sources[30]}", targets[30]  # repaired, it is a duplicate
-    (tmp_path / "a.en").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
-    (tmp_path / "a.it").write_text("".join(f"{line}\n" for line in targets), encoding="utf-8")
-    (tmp_path / "a.yaml").write_text(
-        "name: a\ndata:\n  source_lang: en\n  target_lang: it\n  train: {source: a.en, target: a.it}\n"
-        "  valid: {from_train: 20}\n  test: {from_train: 20}\n"
-    )
+    write_project(tmp_path, list(zip(sources, targets, strict=True)))
     findings = json.loads(mt("data", "check", "a.yaml", "--json", cwd=tmp_path).stdout)["findings"]
     repairable = {each["name"]: each["repairable"] for each in findings if each["repairable"]}
     assert repairable["markup"] == repairable["zero-width"] == 1
     done = mt("data", "clean", "a.yaml", "--output", "clean", "--repair", cwd=tmp_path)
     assert "repaired: " in done.stdout
-    kept = (tmp_path / "clean" / "train.en").read_text(encoding="utf-8").splitlines()
+    kept = lines_in(tmp_path / "clean" / "train.en")
     assert f"{sources[10]}".replace("&amp;", "&") in kept
     assert kept.count(sources[30]) == 1
     header, row = (tmp_path / "clean" / "repaired" / "markup.tsv").read_text(encoding="utf-8").splitlines()

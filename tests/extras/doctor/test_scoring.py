@@ -64,8 +64,8 @@ def corpus(folder: Path, pairs: int, wrong: int, shortest: int = 1) -> set[int]:
     chosen = rng.sample(range(pairs), wrong)
     for index, other in zip(chosen, [*chosen[1:], *chosen[:1]], strict=True):
         targets[index] = into("xx", sources[other])
-    (folder / "train.en").write_text("".join(f"{line}\n" for line in sources))
-    (folder / "train.xx").write_text("".join(f"{line}\n" for line in targets))
+    write_lines(folder / "train.en", sources)
+    write_lines(folder / "train.xx", targets)
     (folder / "judged.yaml").write_text(CONFIG)
     return {index for index in chosen if targets[index] != into("xx", sources[index])}
 
@@ -142,7 +142,7 @@ def test_features_outlive_a_table_that_could_not_be_written(
             features.add((tmp_path / "scores" / "features.tsv").stat().st_mtime_ns)
     assert len(features) == 1, "no pair is scored again"
     lines = lines_in(tmp_path / "train.en")
-    (tmp_path / "train.en").write_text("".join(f"{line}\n" for line in ["a b", *lines[1:]]))
+    write_lines(tmp_path / "train.en", ["a b", *lines[1:]])
     (tmp_path / "train.xx").write_text("".join(f"{into('xx', line)}\n" for line in ["a b", *lines[1:]]))
     scored_here(judges)
     assert float(table(tmp_path)[0]["ratio"]) == pytest.approx(len(into("xx", "a b")) / len("a b"), abs=0.01)
@@ -198,7 +198,7 @@ def test_a_text_divided_otherwise_is_scored_again(
     for code in ("en", "xx"):
         lines = lines_in(tmp_path / f"train.{code}")
         for number, own in enumerate((lines[:70], lines[70:]), 1):
-            (tmp_path / f"part{number}.{code}").write_text("".join(f"{line}\n" for line in own))
+            write_lines(tmp_path / f"part{number}.{code}", own)
     sources = ", ".join(f"{{source: part{number}.en, target: part{number}.xx}}" for number in (1, 2))
     whole = "{source: train.en, target: train.xx}"
     (tmp_path / "judged.yaml").write_text(CONFIG.replace(whole, f"[{sources}]"))
@@ -310,7 +310,7 @@ def test_pairs_that_are_too_few_or_too_alike_are_refused(
 ) -> None:
     corpus(tmp_path, 20, 0)
     for code in ("en", "xx"):
-        (tmp_path / f"train.{code}").write_text("".join(f"{line}\n" for line in pairs))
+        write_lines(tmp_path / f"train.{code}", pairs)
     assert "too few pairs to score, or too alike" in score(tmp_path, *judges, code=2)
     assert [path.name for path in (tmp_path / "scores").iterdir()] == [".mt-data-score"]
 
@@ -392,7 +392,7 @@ def test_each_direction_is_trained_once(
     assert runs == (["xx-yy", "yy-xx"] if own != other else ["yy-yy", "yy-yy-back"])
     assert score_corpus(config, tmp_path / "scores", device="cpu") == summary
     lines = lines_in(tmp_path / "train.en")
-    (tmp_path / "train.en").write_text("".join(f"{line}\n" for line in [*lines[:-1], "a b c d"]))
+    write_lines(tmp_path / "train.en", [*lines[:-1], "a b c d"])
     with pytest.raises(InputError, match=r"(?s)cannot resume.*name a new --output"):
         score_corpus(config, tmp_path / "scores", device="cpu")
 
@@ -408,7 +408,7 @@ def scored_once(judges: list[object], tmp_path_factory: pytest.TempPathFactory) 
     for code in ("en", "xx"):
         lines = lines_in(folder / f"train.{code}")
         for number, own in enumerate((lines[:50], lines[50:]), 1):
-            (folder / f"part{number}.{code}").write_text("".join(f"{line}\n" for line in own))
+            write_lines(folder / f"part{number}.{code}", own)
     sources = "[{source: part1.en, target: part1.xx}, {source: part2.en, target: part2.xx}]"
     (folder / "judged.yaml").write_text(CONFIG.replace("{source: train.en, target: train.xx}", sources))
     printed = mt("data", "score", "judged.yaml", "--output", "scores", *judges, cwd=folder).stdout.split("\n")
@@ -484,17 +484,17 @@ def test_unusable_options_are_refused(scored: Path, words: list[str], message: s
 
 def test_scores_of_another_text_are_refused(scored: Path) -> None:
     lines = lines_in(scored / "part2.xx")
-    (scored / "part2.xx").write_text("".join(f"{line}\n" for line in [*lines[:6], "z z", *lines[7:]]))
+    write_lines(scored / "part2.xx", [*lines[:6], "z z", *lines[7:]])
     assert "part2.en:7 is not the pair that was scored" in cleaned(scored, "--scores", "scores", code=2)
-    (scored / "part2.xx").write_text("".join(f"{line}\n" for line in lines[:-1]))
-    (scored / "part2.en").write_text("".join(f"{line}\n" for line in lines_in(scored / "part2.en")[:-1]))
+    write_lines(scored / "part2.xx", lines[:-1])
+    write_lines(scored / "part2.en", lines_in(scored / "part2.en")[:-1])
     assert "200 scores of 199 training pairs" in cleaned(scored, "--scores", "scores", code=2)
     assert not (scored / "cleaned").exists()
 
 
 def test_text_that_cannot_be_read_to_its_end_is_refused(judges: list[object], tmp_path: Path) -> None:
     corpus(tmp_path, 40, 0)
-    (tmp_path / "train.xx").write_text("".join(f"{line}\n" for line in lines_in(tmp_path / "train.xx")[:-1]))
+    write_lines(tmp_path / "train.xx", lines_in(tmp_path / "train.xx")[:-1])
     assert "the training text cannot be scored" in score(tmp_path, *judges, code=2)
     (tmp_path / "train.xx").unlink()
     assert "train.xx" in score(tmp_path, *judges, code=2)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from command import mt
+from data_helpers import write_lines
 from html_helpers import checked
 from mt.api.runs import Run
 from mt.config import dump_config, parse_config
@@ -53,7 +54,7 @@ def rewrite_hypotheses(run: RunDir, *lines: str) -> None:
     """Replace the first translations."""
     path = run.scores / "test.beam"
     rest = path.read_text().splitlines()[len(lines) :]
-    path.write_text("".join(f"{line}\n" for line in (*lines, *rest)))
+    write_lines(path, (*lines, *rest))
 
 
 def verdict_of(run: RunDir) -> Verdict:
@@ -207,7 +208,7 @@ def test_what_a_reference_has_too_is_no_fault(run: RunDir) -> None:
     for suffix in ("reference", "beam"):
         lines = (run.scores / f"test.{suffix}").read_text().splitlines()
         lines[:2] = [(run.scores / "test.source").read_text().splitlines()[0], "la la la la la"]
-        (run.scores / f"test.{suffix}").write_text("".join(f"{line}\n" for line in lines))
+        write_lines(run.scores / f"test.{suffix}", lines)
     lines = (run.scores / "test.beam").read_text().splitlines()
     rewrite_hypotheses(run, *lines[:2], "1000000000 ........ no no no")
     assert reasons_of(run) == []

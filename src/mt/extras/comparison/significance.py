@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
-from sacrebleu.significance import estimate_ci
 
 from mt.metrics.scores import corpus_statistics, interval, random_generator, random_seed, resampled
 
@@ -74,10 +73,9 @@ def paired_tests(
         # sacreBLEU's own tests would hold the statistics of all samples at once.
         statistics = [np.array(corpus_statistics(metric, system.hypotheses, references)) for system in systems]
         scores = [_score(metric, stats.sum(0)) for stats in statistics]
-        drawn = [np.array([sample.score for sample in resampled(metric, stats, samples)]) for stats in statistics]
+        drawn = [resampled(metric, stats, samples) for stats in statistics]
         for system, score, stats, sampled in zip(systems, scores, statistics, drawn, strict=True):
-            mean, radius = map(float, estimate_ci(sampled))
-            row = SystemScore(system.name, score, *interval(score, mean, radius, highest))
+            row = SystemScore(system.name, score, *interval(score, sampled, highest))
             if rows:
                 difference = score - scores[0]
                 first = _bootstrap_p(sampled - drawn[0], abs(difference)) if difference else 1.0

@@ -61,11 +61,11 @@ def stored_translations(
         )
     comparisons = []
     for language in languages:
-        for other in stored:
-            _require_same_text(first, other, language)
+        text = first.text(language)
+        for other in stored[1:]:
+            _require_same_text(text, first.path, other, language)
         hypotheses = (by_path[path].lines(language, method) if path in by_path else _read(path) for path in paths)
         systems = [System(str(path), lines) for path, lines in zip(paths, hypotheses, strict=True)]
-        text = first.text(language)
         tokenize = bleu_tokenizer(first.config.evaluation.bleu_tokenize, text.target_lang)
         _check(text, systems, tokenize)
         comparisons.append(Comparison(text, systems, tokenize))
@@ -238,9 +238,10 @@ def _common_languages(stored: Sequence[_StoredTestSet], source_lang: str | None,
     return common
 
 
-def _require_same_text(first: _StoredTestSet, other: _StoredTestSet, name: str) -> None:
-    for side in ("reference", "source"):
-        ours, theirs = first.lines(name, side), other.lines(name, side)
+def _require_same_text(text: EvalText, path: Path, other: _StoredTestSet, name: str) -> None:
+    """Refuse a test set with another text in the direction `name` than `text`, which is that of `path`."""
+    for side, ours in (("reference", text.references), ("source", text.sources)):
+        theirs = other.lines(name, side)
         if ours == theirs:
             continue
         position = f"{len(ours)} and {len(theirs)} lines"
@@ -248,6 +249,6 @@ def _require_same_text(first: _StoredTestSet, other: _StoredTestSet, name: str) 
             line = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True), 1) if a != b)
             position = f"line {line} is the first"
         raise InputError(
-            f"{first.path} and {other.path} were tested on different texts: their {side}s differ ({position})",
+            f"{path} and {other.path} were tested on different texts: their {side}s differ ({position})",
             _OTHER_TEXT,
         )

@@ -15,9 +15,8 @@ from mt.config.loading import as_yaml
 from mt.console import quoted
 from mt.extras.doctor.check import CorpusReport, Finding
 from mt.extras.doctor.clean import dropping_rules
-from mt.extras.doctor.findings import SPLITS, Example
+from mt.extras.doctor.findings import SPLITS, Example, bits
 from mt.extras.doctor.rules import (
-    BIT,
     DROPPABLE,
     DROPPED_BY_TRAINING,
     ERROR,
@@ -101,7 +100,7 @@ def dropped_by_training(report: CorpusReport, rule: FindingRule) -> bool:
 
 
 def _reason(report: CorpusReport) -> str:
-    serious = np.uint64(sum(BIT[rule.name] for rule in PAIR_RULES if rule.severity != NOTE))
+    serious = bits(*(rule.name for rule in PAIR_RULES if rule.severity != NOTE))
     affected, pairs = int(np.count_nonzero(report.masks & serious)), report.pairs["train"]
     words = f"{affected:,} of {pairs:,} training pairs ({100 * affected / max(pairs, 1):.2f} %) have a serious fault"
     worst = max(report.findings, key=lambda finding: harm(report, finding), default=None)
@@ -125,7 +124,7 @@ def _actions(report: CorpusReport, config: str) -> Iterator[Action]:
     value = sum(harm(report, finding, _HELD_OUT) for finding in warnings)
     yield Action("Correct validation and test text", f"mt data check {config} --examples 100", gain, value)
     if report.scores is None:
-        doubtful = int(np.count_nonzero(report.masks & np.uint64(sum(BIT[name] for name in _DOUBTFUL))))
+        doubtful = int(np.count_nonzero(report.masks & bits(*_DOUBTFUL)))
         command = f"mt data score {config} --train --output scores"
         gain = f"scores every pair; {doubtful:,} have doubtful numbers, lengths or translations"
         yield Action("Judge the pairs by models", command, gain, _DOUBT_WEIGHT * doubtful / max(len(report.masks), 1))
@@ -181,7 +180,7 @@ def _first_faults(report: CorpusReport, rules: frozenset[str]) -> dict[str, int]
     """Count the training pairs by the first of the rules that they break."""
     counts, masks = dict[str, int](), report.masks
     for rule in [rule for rule in PAIR_RULES if rule.name in rules]:
-        broken = (masks & np.uint64(BIT[rule.name])) != 0
+        broken = (masks & bits(rule.name)) != 0
         counts[rule.name], masks = int(np.count_nonzero(broken)), masks[~broken]
     return counts
 

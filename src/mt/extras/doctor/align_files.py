@@ -136,7 +136,6 @@ class _Units:
         self.ids, self.starts, self.places = array("i"), array("q", [0]), array("i")
 
     def add(self, line: str) -> None:
-        """Append a line."""
         vocab = self._vocab
         for number, word in enumerate(_SPACED.findall(line)):
             units = WORD.findall(word.lower())

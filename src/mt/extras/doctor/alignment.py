@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mt.data.cleaning import GRACE
 from mt.data.lexicon import Lexicon, Side, learn_lexicon
 from mt.data.token_store import Array, ranges, row_sums
 from mt.extras.doctor.pair_evidence import log_density_ratio
@@ -103,7 +104,7 @@ class _Aligner:
         self._first = np.searchsorted(lexicon[0], np.arange(len(source.vocab) + 1))
         self._translations, self._gains = lexicon[1:]
         self._weights = np.zeros(len(target.vocab) + 1)  # of each target word, for one source line
-        self._typical = math.log((target.characters.sum() + 10) / (source.characters.sum() + 10))
+        self._typical = math.log((target.characters.sum() + GRACE) / (source.characters.sum() + GRACE))
         self._evidence = _first_evidence if known is None else self._learned_evidence(known)
 
     def _learned_evidence(self, known: Array) -> Evidence:
@@ -121,7 +122,7 @@ class _Aligner:
         )
 
     def _deviations(self, source: Array | float, target: Array) -> Array:
-        ratios: Array = np.abs(np.log((target + 10) / (source + 10)) - self._typical)
+        ratios: Array = np.abs(np.log((target + GRACE) / (source + GRACE)) - self._typical)
         return ratios
 
     def _line_gains(self, first: int, last: int, low: int, high: int) -> Array:

@@ -144,16 +144,15 @@ def bitexts_of(data: DataConfig, repair: bool = False) -> list[Bitext]:
 def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[RawPair]:
     """Yield all readable pairs, and add faults to `findings`."""
     errors: list[str] = []
-    scripts = [scripts_of(code, ()) for code in bitext.languages] if bitext.repair else []
+    scripts = [scripts_of(code) for code in bitext.languages] if bitext.repair else []
 
     def report(fault: TextIssue) -> None:
-        message = fault.message.removeprefix(f"{fault.file}:{fault.line}: ").removeprefix(f"{fault.file}: ")
         if fault.kind == "encoding":
-            errors.append(message)  # of the pair that is yielded next
+            errors.append(_without_place(fault))  # of the pair that is yielded next
             return
         errors.clear()
         if findings is not None and fault.kind == "row":
-            findings.add("row", Example(bitext.split, (Location(fault.file, fault.line, message),)))
+            findings.add("row", Example(bitext.split, (Location(fault.file, fault.line, _without_place(fault)),)))
         elif findings is not None and fault.kind == "lines":
             note = fault.message
             for pair in line_texts(bitext.source, bitext.data):
@@ -163,13 +162,13 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
         elif findings is not None:  # one of two texts is empty
             findings.add("unreadable", Example(bitext.split, (), fault.message))
 
-    def raw_pairs() -> Iterator[RawPair]:
-        for names, line, src, tgt in _numbered_pairs(bitext, report):
-            yield RawPair(line, src, tgt, "; ".join(errors), files=names)
+    def pairs_with_errors() -> Iterator[RawPair]:
+        for raw in _raw_pairs(bitext, report):
+            yield raw._replace(error="; ".join(errors)) if errors else raw
             errors.clear()
 
     try:
-        pairs = _aligned_lines(bitext) if bitext.links else raw_pairs()
+        pairs = _aligned_lines(bitext) if bitext.links else pairs_with_errors()
         pairs = _swapped_back(pairs, bitext.swapped) if bitext.swapped else pairs
         for raw in realigned(pairs, bitext.blocks, bitext.segment) if bitext.blocks else pairs:
             yield raw if raw.error or not bitext.repair else _repaired(raw, scripts)
@@ -178,15 +177,19 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
             findings.add("unreadable", Example(bitext.split, (), error.message))
 
 
-def _numbered_pairs(bitext: Bitext, report: IssueHandler) -> Iterator[tuple[tuple[str, str], int, str, str]]:
-    """Yield the names of the two texts, the line and both sides of each pair."""
+def _without_place(fault: TextIssue) -> str:
+    return fault.message.removeprefix(f"{fault.file}:{fault.line}: ").removeprefix(f"{fault.file}: ")
+
+
+def _raw_pairs(bitext: Bitext, report: IssueHandler) -> Iterator[RawPair]:
+    """Yield the pairs without their errors, which `report` gets."""
     texts = line_texts(bitext.source, bitext.data)
     for numbered in () if texts else read_numbered(bitext.source, bitext.data, report):
-        yield bitext.files, *numbered
+        yield RawPair(*numbered, error="", files=bitext.files)
     for pair in texts:
         names = (str(pair[0]), str(pair[1])) if len(texts) > 1 else bitext.files
         for line, sides in enumerate(read_texts(pair, report), 1):
-            yield names, line, *sides
+            yield RawPair(line, *sides, error="", files=names)
 
 
 def _aligned_lines(bitext: Bitext) -> Iterator[RawPair]:
@@ -213,7 +216,7 @@ def _aligned_lines(bitext: Bitext) -> Iterator[RawPair]:
 def _lines_with_faults(text: LineText) -> Iterator[tuple[str, str]]:
     faults: list[TextIssue] = []
     for line in text.lines(faults.append):
-        yield line, faults[0].message.removeprefix(f"{text}:{faults[0].line}: ") if faults else ""
+        yield line, "".join(map(_without_place, faults))
         faults.clear()
 
 

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from math import log
 from typing import Any
 
@@ -19,10 +19,9 @@ from mt.data.corpus import line_texts
 from mt.data.token_store import Array
 from mt.extras.doctor.align_files import line_links
 from mt.extras.doctor.bitexts import Bitext, read_bitext
-from mt.extras.doctor.findings import SPLITS, Example, Findings
+from mt.extras.doctor.findings import SPLITS, Example, Findings, Masks, bits
 from mt.extras.doctor.language_blocks import LanguageBlock, language_blocks
 from mt.extras.doctor.misalignment import Block, misaligned_blocks, segment_pairs
-from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.statistics import BitextStatistics
 from mt.system.cpus import usable_cores
 from mt.system.workers import in_order
@@ -86,20 +85,16 @@ def with_blocks(bitext: Bitext) -> Bitext:
 
 def check_blocks(
     statistics: Sequence[BitextStatistics], findings: Findings
-) -> tuple[dict[str, NDArray[np.uint64]], list[PositionMap]]:
+) -> tuple[dict[str, Masks], list[PositionMap]]:
     """Add examples of blocks of wrong lines; return the rule bits of each split (N,), and maps of training texts."""
     workers = workers_for(sum(stats.pairs for stats in statistics))
-    searches, n_parts = list[Callable[[], Any]](), list[int]()
-    for stats in statistics:
-        parts = [] if stats.bitext.repair else _parts(stats.pairs, stats.bitext.segment, _PARTS * workers)
-        searches.append(partial(_search_languages, stats.bitext))
-        searches += [partial(_search_alignment, stats.bitext, stats.pairs, *part) for part in parts]
-        n_parts.append(len(parts))
-    results = (result for _, result in in_order(operator.call, searches, workers))
+    searches = [_searches(stats, _PARTS * workers) for stats in statistics]
+    results = (result for _, result in in_order(operator.call, chain.from_iterable(searches), workers))
     masks, maps = {split: np.zeros(0, np.uint64) for split in reversed(SPLITS)}, list[PositionMap]()
-    for stats, number in zip(statistics, n_parts, strict=True):
-        foreign, positions = next(results), PositionMap(stats.pairs)
-        for part in islice(results, number):
+    for stats, own in zip(statistics, searches, strict=True):
+        foreign, *parts = islice(results, len(own))
+        positions = PositionMap(stats.pairs)
+        for part in parts:
             positions.merge(part)
         mask = np.zeros(stats.pairs, np.uint64)
         _add_languages(stats.bitext, foreign, mask, findings)
@@ -115,11 +110,15 @@ def workers_for(pairs: int) -> int:
     return 1 if pairs < _SINGLE_PROCESS else min(usable_cores(), _MAX_WORKERS)
 
 
-def _parts(pairs: int, segment: int, most: int) -> list[tuple[int, int]]:
-    """Return the first pair and the end of each part of a text, in which whole segments are searched."""
-    segments = -(-pairs // segment)
-    bounds = np.linspace(0, segments, min(segments, most) + 1).astype(int) * segment
-    return list(pairwise(bounds.clip(max=pairs).tolist()))
+def _searches(stats: BitextStatistics, max_parts: int) -> list[Callable[[], Any]]:
+    """Return the search for other languages in a text, then those for lines out of step in parts of whole segments."""
+    in_languages = partial(_search_languages, stats.bitext)
+    if stats.bitext.repair:  # its blocks are known
+        return [in_languages]
+    segments = -(-stats.pairs // stats.bitext.segment)
+    bounds = np.linspace(0, segments, min(segments, max_parts) + 1).astype(int) * stats.bitext.segment
+    parts = pairwise(bounds.clip(max=stats.pairs).tolist())
+    return [in_languages, *(partial(_search_alignment, stats.bitext, stats.pairs, *part) for part in parts)]
 
 
 def _search_languages(bitext: Bitext) -> list[LanguageBlock]:
@@ -127,21 +126,18 @@ def _search_languages(bitext: Bitext) -> list[LanguageBlock]:
 
 
 def _search_alignment(bitext: Bitext, n_pairs: int, start: int, end: int) -> PositionMap:
-    """Return the map of a part of a text."""
     positions = PositionMap(n_pairs)
     pairs = (pair.cleaned() for pair in islice(read_bitext(bitext), start, end))
     positions.blocks.extend(misaligned_blocks(pairs, positions.add, start, bitext.segment))
     return positions
 
 
-def _add_languages(
-    bitext: Bitext, blocks: Sequence[LanguageBlock], mask: NDArray[np.uint64], findings: Findings
-) -> None:
+def _add_languages(bitext: Bitext, blocks: Sequence[LanguageBlock], mask: Masks, findings: Findings) -> None:
     """Add blocks in another language, and those whose sides are swapped, also to the mask of all pairs (N,)."""
     for block in blocks:
         is_swapped = block.side is None
         rule = "swapped" if is_swapped else "wrong-language"
-        mask[block.start : block.end] |= np.uint64(BIT[rule])
+        mask[block.start : block.end] |= bits(rule)
         note = block.described(*bitext.files) + (_swapped_fix(bitext) if is_swapped and block.whole else "")
         findings.show(rule, Example(bitext.split, (), note))
         if is_swapped and bitext.split == "train":
@@ -149,17 +145,13 @@ def _add_languages(
 
 
 def _add_alignment(
-    bitext: Bitext,
-    foreign: Sequence[LanguageBlock],
-    positions: PositionMap,
-    mask: NDArray[np.uint64],
-    findings: Findings,
+    bitext: Bitext, foreign: Sequence[LanguageBlock], positions: PositionMap, mask: Masks, findings: Findings
 ) -> None:
     """Add blocks out of step, also to the mask of all pairs (N,), and drop those in another language from the map.
 
     Of a bitext that is read repaired, only pairs that have no certain translation are marked.
     """
-    bit = np.uint64(BIT["misaligned"])
+    bit = bits("misaligned")
     if bitext.repair:
         mask[bitext.unpaired()] |= bit
         return

@@ -6,6 +6,8 @@ from html.entities import html5
 
 Issue = tuple[str, int, str]  # rule, position in the text, note
 
+_EXCERPT = 160  # characters
+
 _CHARACTER_CLASSES = {
     "nul": "\0",
     "line_break": "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029",
@@ -106,8 +108,8 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else f"⟨U+{ord(c):04X}⟩" for c in text)
 
 
-def excerpt(text: str, position: int = 0, width: int = 160) -> str:
-    """Return `width` characters around a position, escaped by `visible`."""
-    start = max(0, min(position - width // 2, len(text) - width))
-    end = start + width
+def excerpt(text: str, position: int = 0) -> str:
+    """Return the characters around a position, escaped by `visible`."""
+    start = max(0, min(position - _EXCERPT // 2, len(text) - _EXCERPT))
+    end = start + _EXCERPT
     return f"{'…' if start else ''}{visible(text[start:end])}{'…' if end < len(text) else ''}"

@@ -10,7 +10,6 @@ from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mt.config import Config, FromTrain
 from mt.console import log, progress
@@ -18,7 +17,7 @@ from mt.errors import InputError
 from mt.extras.doctor.bitexts import RawPair, bitexts_of, read_bitext
 from mt.extras.doctor.block_checks import PositionMap, check_blocks, with_blocks, workers_for
 from mt.extras.doctor.coverage import Coverage, measure_coverage
-from mt.extras.doctor.findings import SPLITS, Chunk, Criteria, Example, Findings
+from mt.extras.doctor.findings import SPLITS, Chunk, Criteria, Example, Findings, Masks, bits
 from mt.extras.doctor.overlaps import HeldOutIndex, RepetitionFinder, add_repetitions
 from mt.extras.doctor.pair_checks import check_chunk
 from mt.extras.doctor.pair_scores import PairScores
@@ -50,13 +49,12 @@ class CorpusReport:
     statistics: list[BitextStatistics]  # in the order test, valid, train
     findings: list[Finding]  # the most severe first
     coverage: Coverage | None  # None without training text
-    masks: NDArray[np.uint64]  # rule bits of every training pair (N,)
+    masks: Masks  # of the training pairs
     maps: list[PositionMap]  # of each training text
     scores: PairScores | None  # of every training pair
 
     @property
     def pairs(self) -> dict[str, int]:
-        """Return the number of pairs of each split."""
         return {split: sum(stats.pairs for stats in self.statistics if stats.bitext.split == split) for split in SPLITS}
 
     @property
@@ -116,7 +114,7 @@ def _check_pairs(
     criteria: dict[str, Criteria],
     findings: Findings,
     finder: RepetitionFinder,
-    masks: dict[str, NDArray[np.uint64]],
+    masks: dict[str, Masks],
     scores: PairScores | None,
 ) -> None:
     """Read the bitexts again, and add to `findings`, `finder` and the rule bits of each split's pairs (N,), `masks`.
@@ -191,11 +189,9 @@ def _take_chunk(reader: Iterator[RawPair]) -> list[RawPair]:
     return pairs
 
 
-def _check_usable(
-    config: Config, statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings
-) -> None:
+def _check_usable(config: Config, statistics: Sequence[BitextStatistics], masks: Masks, findings: Findings) -> None:
     """Add an error for each split that would have no pair."""
-    usable = (masks & np.uint64(sum(BIT[name] for name in (*DROPPED_BY_TRAINING, "encoding")))) == 0
+    usable = (masks & bits(*DROPPED_BY_TRAINING, "encoding")) == 0
     held_out = {"valid": config.data.valid, "test": config.data.test}
     n_split_off = sum(isinstance(sources, FromTrain) for sources in held_out.values())
     training = [stats for stats in statistics if stats.bitext.split == "train"]
@@ -216,12 +212,12 @@ def _check_usable(
         findings.add("no-pairs", Example(split, (), f"data.{split}: {message}"))
 
 
-def _collect(findings: Findings, masks: dict[str, NDArray[np.uint64]], max_examples: int) -> list[Finding]:
+def _collect(findings: Findings, masks: dict[str, Masks], max_examples: int) -> list[Finding]:
     """Return the findings; `masks` are the rule bits of the pairs of each split (N,)."""
     pairs = Counter({split: len(mask) for split, mask in masks.items() if len(mask)})
     for split, mask in masks.items():
-        for name, bit in BIT.items():
-            findings.counts[name][split] += int(np.count_nonzero(mask & np.uint64(bit)))
+        for name in BIT:
+            findings.counts[name][split] += int(np.count_nonzero(mask & bits(name)))
     collected = []
     for rule in (*TEXT_RULES, *PAIR_RULES):
         counts = findings.counts[rule.name]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mt.config import DataConfig, TextFolder
 from mt.config.loading import as_yaml
@@ -20,6 +19,7 @@ from mt.errors import InputError, contradict
 from mt.extras.doctor.bitexts import Bitext, RawPair, bitexts_of, read_bitext
 from mt.extras.doctor.characters import visible
 from mt.extras.doctor.check import CorpusReport
+from mt.extras.doctor.findings import Masks, bits
 from mt.extras.doctor.rules import BIT, DROPPED_BY_CLEANING, PAIR_RULES, PREVENTING
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest, sha256
@@ -90,7 +90,7 @@ def write_clean(
     for finding in report.findings:
         if finding.rule.name in PREVENTING and finding.counts["train"]:
             raise InputError(f"the training text cannot be cleaned: {finding.examples[0].note}", finding.rule.advice)
-    masks = report.masks & np.uint64(sum(BIT[rule] for rule in dropped_for))
+    masks = report.masks & bits(*dropped_for)
     if not np.any(masks == 0):
         raise InputError("data.train: no pair would be left", "see `mt data check`, and --keep some of them")
     bitexts = [stats.bitext for stats in report.training]
@@ -111,9 +111,7 @@ def write_clean(
     return CleanedText(ordered, dict(repairs.most_common()), sources, report.config.data.root)
 
 
-def _write_pairs(
-    bitexts: Sequence[Bitext], masks: NDArray[np.uint64], folder: Path
-) -> tuple[Counter[str], Counter[str]]:
+def _write_pairs(bitexts: Sequence[Bitext], masks: Masks, folder: Path) -> tuple[Counter[str], Counter[str]]:
     """Write the pairs whose mask is 0 to text files; return the counts of pairs and of repairs.
 
     Dropped pairs go to dropped/RULE.tsv, repaired ones before and after to repaired/REPAIR.tsv.

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.extras.doctor.characters import excerpt
+from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.word_hashes import Hashes, Words
 from mt.text.languages import base_language
 
@@ -15,6 +16,13 @@ SPLITS = ("train", "valid", "test")
 
 # Hashes of a pair and of its sides; then of their letters alone, where 0 means too few letters to compare.
 HASHES = np.dtype([(name, np.uint64) for name in ("pair", "source", "target", "letters", "src_letters", "tgt_letters")])
+
+Masks = NDArray[np.uint64]  # the rules that each of N pairs breaks, a bit each (N,)
+
+
+def bits(*rules: str) -> np.uint64:
+    """Return the bits of different rules, to be looked for or set in the masks of pairs."""
+    return np.uint64(sum(BIT[rule] for rule in rules))
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,7 @@ class Chunk:
     max_examples: int  # of each rule
     criteria: Criteria
 
-    def example(self, index: int, note: str = "", side: int | None = None, position: int = 0) -> Example:
+    def example(self, index: int, note: str, side: int | None = None, position: int = 0) -> Example:
         """Return an example that shows a pair, or an excerpt of one side around a position."""
         sides = (0, 1) if side is None else (side,)
         shown = (Location(self.files[s], self.lines[index], excerpt(self.pairs[index][s], position)) for s in sides)
@@ -107,7 +115,7 @@ class Chunk:
 class ChunkResult:
     """Findings in a chunk of N pairs."""
 
-    masks: NDArray[np.uint64]  # rule bits (N,)
+    masks: Masks
     hashes: NDArray[np.void]  # of dtype `HASHES` (N,)
     words: tuple[Words, Words]  # of N sentences each
     frames: Hashes  # from `frame_hashes` (N,)

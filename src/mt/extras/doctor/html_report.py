@@ -14,7 +14,7 @@ from mt.extras.doctor.actions import Action, judge, ranked
 from mt.extras.doctor.block_checks import BINS, PositionMap
 from mt.extras.doctor.characters import visible
 from mt.extras.doctor.check import CorpusReport, Finding
-from mt.extras.doctor.findings import SPLITS
+from mt.extras.doctor.findings import SPLITS, bits
 from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.text_report import (
@@ -65,9 +65,10 @@ def _action(action: Action) -> str:
 
 
 def _findings(report: CorpusReport) -> str:
-    shares = [finding.counts["train"] / (finding.checked["train"] or inf) for finding in ranked(report)]
+    findings = ranked(report)
+    shares = [finding.counts["train"] / (finding.checked["train"] or inf) for finding in findings]
     most = max(shares, default=0) or 1
-    return "".join(_details(report, f, share / most) for f, share in zip(ranked(report), shares, strict=True))
+    return "".join(_details(report, f, share / most) for f, share in zip(findings, shares, strict=True))
 
 
 def scores_page(scores: PairScores) -> str:
@@ -92,7 +93,7 @@ def _texts(report: CorpusReport) -> str:
 
 def _details(report: CorpusReport, finding: Finding, bar: float) -> str:
     """Return a finding with a bar of length `bar`, from 0 to 1, and below it, folded, advice and examples."""
-    rule, number = finding.rule, finding.counts["train"]
+    rule, count = finding.rule, finding.counts["train"]
     title = rule.title if rule.title != rule.name else ""
     examples = finding.examples[:_MAX_EXAMPLES]
     rows = [
@@ -107,7 +108,7 @@ def _details(report: CorpusReport, finding: Finding, bar: float) -> str:
         f'<details id="{rule.name}" class="finding {rule.severity}"><summary>'
         f'<span class="badge {rule.severity}">{rule.severity}</span>'
         f'<span class="what"><b>{html.escape(rule.name)}</b>{html.escape(title)}</span>'
-        f'<span class="bar">{share}</span><span class="number">{number:,} ({share_of(finding)})'
+        f'<span class="bar">{share}</span><span class="number">{count:,} ({share_of(finding)})'
         f"<small>{', '.join(held_out)}</small></span></summary><p>{advice}</p>"
         f"{table(('where', 'text', 'note'), rows, 'texts') if rows else ''}"
         f"{listing(example.note for example in examples if not example.locations)}</details>"
@@ -157,8 +158,8 @@ def _map(report: CorpusReport, positions: PositionMap, names: tuple[str, str], p
         for block, text in described.items()
     )
     rows, rules = "", [finding.rule for finding in ranked(report)]
-    for rule in [rule for rule in rules if np.any(masks & np.uint64(BIT.get(rule.name, 0)))][:_MAX_RULES]:
-        ink = _ink((masks & np.uint64(BIT[rule.name])) != 0, positions.n_columns)
+    for rule in [rule for rule in rules if rule.name in BIT and np.any(masks & bits(rule.name))][:_MAX_RULES]:
+        ink = _ink((masks & bits(rule.name)) != 0, positions.n_columns)
         picture = _picture(ink[None], f"{name}-{rule.name}", f"{rule.name} by position", rule.severity)
         rows += f'<a href="#{rule.name}">{rule.name}</a>{picture}'
     for value, numbers in counts.items():

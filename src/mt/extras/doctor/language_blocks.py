@@ -122,9 +122,10 @@ def _named(block: LanguageBlock, scorer: LineScorer, scores: Sequence[Array], co
     if block.side is None or block.language in codes:
         return block
     totals = scores[block.side][block.start : block.end].sum(axis=0).tolist()
-    others = (each for each in zip(totals, scorer.languages, strict=True) if each[1] not in codes)
+    ranked = sorted(zip(totals, scorer.languages, strict=True), reverse=True)
     expected = codes[block.side]
-    return replace(block, language=max(each for each in others if not confusable(each[1], expected))[1])
+    others = (code for _, code in ranked if code not in codes and not confusable(code, expected))
+    return replace(block, language=next(others))
 
 
 def _evidence(

@@ -120,10 +120,10 @@ def _segment_blocks(source: Side, target: Side) -> tuple[list[Block], PairEviden
     evidence = PairEvidence(source, target, in_step)
     shifts, support, unsure = _path(evidence, 0, n_lines, (), np.zeros(n_lines))
     blocks = list(_blocks(shifts))
-    for block in blocks:
-        in_step[block.start : block.end] = False
     if not blocks:
         return [], evidence
+    for block in blocks:
+        in_step[block.start : block.end] = False
     if in_step.sum() >= _MIN_PAIRS:
         if in_step.mean() < 1 - _NEGLIGIBLE:
             evidence = PairEvidence(source, target, in_step)

@@ -15,12 +15,11 @@ from mt.data.duplicates import HashPartitions
 from mt.data.token_store import positions_in
 from mt.extras.doctor.bitexts import Bitext, read_bitext
 from mt.extras.doctor.characters import excerpt
-from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult, Example, Findings, Location
+from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult, Example, Findings, Location, Masks, bits
 from mt.extras.doctor.near_copies import NearCopyIndex, NearDuplicateFinder
 from mt.extras.doctor.pair_scores import PairScores
-from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.statistics import BitextStatistics
-from mt.extras.doctor.word_hashes import MIN_FAMILY, Words, common_frame
+from mt.extras.doctor.word_hashes import MIN_FAMILY, Hashes, Words, common_frame
 
 _MIN_VARIANTS = 4  # different translations of one sentence that are reported
 _SHOWN = 4  # of them in an example
@@ -28,7 +27,7 @@ _SHOWN = 4  # of them in an example
 _RECORD = np.dtype([("hash", np.uint64), ("pair", np.uint64), ("index", np.uint64)])
 _FRAME = np.dtype([("hash", np.uint64), ("index", np.uint64)])
 _REPETITIONS = ("duplicate", "many-targets", "many-sources", "near-duplicate", "template")
-_DROPPED_FIRST = BIT["encoding"] | BIT["empty"] | BIT["ratio"]  # as in training, before duplicates are looked for
+_DROPPED_FIRST = ("encoding", "empty", "ratio")  # as in training, before duplicates are looked for
 
 
 class HeldOutIndex:
@@ -42,7 +41,7 @@ class HeldOutIndex:
         """Add the pairs of a chunk; all must be added before the first search."""
         self._places += [f"{chunk.files[0]}:{line}" for line in chunk.lines]
         usable = result.hashes.copy()
-        usable[(result.masks & np.uint64(_DROPPED_FIRST)) > 0] = 0
+        usable[(result.masks & bits(*_DROPPED_FIRST)) > 0] = 0
         self._usable.append(usable)
         self._words.append(result.words)
 
@@ -51,7 +50,7 @@ class HeldOutIndex:
         return NearCopyIndex(self._words)
 
     @cached_property
-    def _sorted(self) -> dict[str, tuple[NDArray[np.uint64], NDArray[np.int64]]]:
+    def _sorted(self) -> dict[str, tuple[Hashes, NDArray[np.int64]]]:
         """Return the hashes of each kind that is looked up in ascending order, and the pairs that have them."""
         hashes, kinds = np.concatenate(self._usable), ("pair", "letters", "src_letters", "tgt_letters")
         orders = {name: np.argsort(hashes[name], kind="stable") for name in kinds}
@@ -60,7 +59,7 @@ class HeldOutIndex:
     def find_leaks(self, chunk: Chunk, result: ChunkResult) -> None:
         """Add the pairs of a chunk that are in this index to its result, each by its closest match only."""
         hashes = result.hashes
-        candidates = (result.masks & np.uint64(_DROPPED_FIRST | BIT["leak"])) == 0
+        candidates = (result.masks & bits(*_DROPPED_FIRST, "leak")) == 0
         exact = self._lookup("pair", hashes["pair"], candidates & (hashes["letters"] != 0))
         candidates &= exact < 0
         near = self._lookup("letters", hashes["letters"], candidates)
@@ -75,12 +74,12 @@ class HeldOutIndex:
             ("side-leak", target, "target as"),
         ):
             leaked = np.flatnonzero(matches >= 0)
-            result.masks[leaked] |= np.uint64(BIT[rule])
+            result.masks[leaked] |= bits(rule)
             for index in leaked[: chunk.max_examples].tolist():
                 note = f"{relation} in {self._places[matches[index]]}"
                 result.findings.show(rule, chunk.example(index, note))
 
-    def _lookup(self, name: str, wanted: NDArray[np.uint64], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _lookup(self, name: str, wanted: Hashes, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the index of a pair with each masked hash, or -1."""
         hashes, order = self._sorted[name]
         positions = positions_in(wanted, hashes)
@@ -112,8 +111,8 @@ class RepetitionFinder:
     """
 
     def __init__(self, folder: Path, dropped_for: frozenset[str], max_per_template: int) -> None:
-        dropped = sum(BIT[rule] for rule in dropped_for if rule not in _REPETITIONS)
-        self._dropped = np.uint64(_DROPPED_FIRST | dropped)
+        dropped = {*_DROPPED_FIRST, *dropped_for} - {*_REPETITIONS}
+        self._dropped = bits(*dropped)
         self._drops_near_duplicates, self._max_per_template = "near-duplicate" in dropped_for, max_per_template
         self._sides = {side: HashPartitions(folder, _RECORD) for side in ("source", "target")}
         self._near_duplicates, self._frames = NearDuplicateFinder(folder), HashPartitions(folder, _FRAME)
@@ -215,7 +214,7 @@ def add_repetitions(
     statistics: Sequence[BitextStatistics],
     findings: Findings,
     finder: RepetitionFinder,
-    masks: NDArray[np.uint64],
+    masks: Masks,
     scores: PairScores | None,
 ) -> None:
     """Add repeated pairs and sentences of the training text to `findings` and to the rule bits of its pairs (N,).
@@ -226,7 +225,7 @@ def add_repetitions(
     groups = defaultdict[str, list[Group]](list)  # to show, by rule
     for repetition in finder.find(findings.max_examples, None if scores is None else scores.values):
         rule = repetition.rule
-        masks[repetition.pairs] |= np.uint64(BIT[rule])
+        masks[repetition.pairs] |= bits(rule)
         groups[rule] = sorted(groups[rule] + repetition.groups, key=attrgetter("rank"))[: findings.max_examples]
     shown = [(rule, group) for rule, ranked in groups.items() for group in ranked]
     locations = _locate([stats.bitext for stats in statistics], {pair for _, group in shown for pair in group.pairs})

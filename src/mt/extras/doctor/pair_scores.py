@@ -18,8 +18,8 @@ from mt.config import DataConfig
 from mt.console import table
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import bitexts_of
-from mt.extras.doctor.findings import Chunk, ChunkResult
-from mt.extras.doctor.rules import BIT, SELECTING
+from mt.extras.doctor.findings import Chunk, ChunkResult, bits
+from mt.extras.doctor.rules import SELECTING
 from mt.extras.doctor.scoring import RANDOM_LINE, RAW_COLUMNS
 from mt.storage import atomic
 from mt.storage.manifest import sha256
@@ -42,36 +42,34 @@ class PairScores:
 
     Attributes:
         values: (N,), higher is better, NaN for a pair without a score.
-        hashes: (N,), of the pairs as they were scored (`pair_hash`); None: not known.
-        low: (N,), whether a pair is below the threshold of its source; None: there is none.
+        hashes: (N,), of the pairs as they were scored (`pair_hash`).
+        low: (N,), whether a pair is below the threshold of its source.
         threshold: the least value that is not low, if that is one number.
         sources: name and pairs of each source.
         place: the table, for messages.
     """
 
     values: Values
-    hashes: NDArray[np.uint64] | None = None
-    low: NDArray[np.bool_] | None = None
-    threshold: float | None = None
-    sources: tuple[tuple[str, int], ...] = ()
-    place: str = "scores"
+    hashes: NDArray[np.uint64]
+    low: NDArray[np.bool_]
+    threshold: float | None
+    sources: tuple[tuple[str, int], ...]
+    place: str
 
     def mark(self, chunk: Chunk, result: ChunkResult) -> None:
         """Mark the low pairs of a chunk of the training text; raise InputError if the chunk has other pairs."""
         rows = slice(chunk.offset, chunk.offset + len(chunk.pairs))
-        if self.hashes is not None:
-            scored, read = self.hashes[rows], result.hashes["pair"]
-            different = [*np.flatnonzero(scored != read[: len(scored)]).tolist(), len(scored)]
-            if different[0] < len(read):
-                where = f"{chunk.files[0]}:{chunk.lines[different[0]]}"
-                message = f"{self.place}: scores of another text: {where} is not the pair that was scored"
-                raise InputError(message, "score this text, after any repair: mt data score")
-        if self.low is not None:
-            low = np.flatnonzero(self.low[rows])
-            result.masks[low] |= np.uint64(BIT["low-score"])
-            for index in low[: chunk.max_examples].tolist():
-                note = f"score {self.values[chunk.offset + index]:.2f}"
-                result.findings.show("low-score", chunk.example(index, note))
+        scored, read = self.hashes[rows], result.hashes["pair"]
+        different = [*np.flatnonzero(scored != read[: len(scored)]).tolist(), len(scored)]
+        if different[0] < len(read):
+            where = f"{chunk.files[0]}:{chunk.lines[different[0]]}"
+            message = f"{self.place}: scores of another text: {where} is not the pair that was scored"
+            raise InputError(message, "score this text, after any repair: mt data score")
+        low = np.flatnonzero(self.low[rows])
+        result.masks[low] |= bits("low-score")
+        for index in low[: chunk.max_examples].tolist():
+            note = f"score {self.values[chunk.offset + index]:.2f}"
+            result.findings.show("low-score", chunk.example(index, note))
 
 
 def require_scores_folder(folder: Path, data: DataConfig) -> None:

@@ -35,8 +35,6 @@ _MAD_TO_STD = 1.4826  # standard deviation of a normal distribution by its media
 
 @dataclass
 class BitextStatistics:
-    """Statistics of a bitext."""
-
     bitext: Bitext
     pairs: int = 0  # readable ones
     sample: list[tuple[int, Pair]] = field(default_factory=list)  # (line, pair as training reads it)
@@ -73,7 +71,6 @@ def collect_statistics(bitext: Bitext, findings: Findings, max_sample: int) -> B
 def criteria_by_direction(
     config: Config, statistics: Sequence[BitextStatistics], tokenizers: tuple[Path, Path] | None
 ) -> dict[str, Criteria]:
-    """Return the criteria for each direction."""
     # `sentence_tokens` counts `<s>` and `</s>` of a source, but no tags; some formats have no `<s>`.
     data, n_more = config.data, config.source_tags - (not config.model.source_format.startswith("<s>"))
     for language in dict.fromkeys((*data.source_lang, *data.target_lang)):

@@ -96,7 +96,6 @@ def _details(report: CorpusReport, finding: Finding) -> Iterator[str]:
 
 
 def severity_counts(report: CorpusReport) -> str:
-    """Return the number of findings of each severity."""
     severities = Counter(finding.rule.severity for finding in report.findings)
     return ", ".join(f"{severities[name]} {name}{'' if severities[name] == 1 else 's'}" for name in SEVERITIES)
 

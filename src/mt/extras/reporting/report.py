@@ -1,8 +1,10 @@
 """The report of a training run: one self-contained HTML file."""
 
 import html
+import math
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +68,6 @@ def _signature(manifest: dict[str, Any]) -> str:
 
 
 def report_html(data: RunData) -> str:
-    """Return the page."""
     sections = [
         ("Translations", "".join(_sentences(test) for test in data.best_tests)),
         ("Training", _curves(data)),
@@ -208,11 +209,11 @@ def _bleu_by_length(test: TestSet, config: Config) -> str:
         log.warning("the report has no BLEU by length: %s", error)
         return ""
     bars = []
-    for low, high in zip((0, *_BUCKETS), (*_BUCKETS, None), strict=True):
-        chosen = [i for i, length in enumerate(lengths) if low < length and (high is None or length <= high)]
+    for low, high in pairwise((0, *_BUCKETS, math.inf)):
+        chosen = [i for i, length in enumerate(lengths) if low < length <= high]
         if chosen:
             bleu = metric.corpus_score([test.hypotheses[i] for i in chosen], [[test.references[i] for i in chosen]])
-            name = f"over {low}" if high is None else f"{low + 1}-{high}"
+            name = f"over {low}" if high == math.inf else f"{low + 1}-{high}"
             bars.append((f"{name}\n({len(chosen)})", float(bleu.score)))
     if not bars:
         return ""

@@ -83,7 +83,6 @@ class RunData:
         return list({test.name: test for test in ranked}.values())
 
     def of_kind(self, kind: str) -> list[Event]:
-        """Return the events of a kind, in order."""
         return [event for event in self.events if event["event"] == kind]
 
 
