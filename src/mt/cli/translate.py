@@ -190,9 +190,10 @@ def _prefix(given: dict[str, Any], input_: Path | None, n_lines: int | None) -> 
     if n_lines is None:
         raise InputError("--prefix-file belongs to --input FILE", "name a file of lines")
     refuse_pipe(path)
-    if (n_prefixes := check_input(path)) != n_lines:
+    prefixes = TextFile(path)
+    if (n_prefixes := sum(1 for _ in prefixes)) != n_lines:
         raise InputError(f"{path} has {n_prefixes} lines, and {input_} {n_lines}", "give one prefix a line")
-    return TextFile(path)
+    return prefixes
 
 
 def _introduce(translator: "Translator") -> None:
