@@ -264,6 +264,7 @@ def test_refused_options(tmp_path: Path, folder: Path) -> None:
     given = ["--prefix-file", tmp_path / "prefixes"]
     for arguments, message in (
         ([*given, "--input", tmp_path / "lines"], "prefixes has 1 lines, and "),
+        (["--prefix-file", "-", "--input", tmp_path / "lines"], "-: no such file"),
         ([*given, "a"], "--prefix-file belongs to --input FILE"),
         ([*given, "--input", tmp_path / "lines", "--prefix", "a"], "--prefix and --prefix-file contradict"),
         ([tmp_path / "page.md", "--output", tmp_path / "x.md", "--prefix", "a"], "--prefix is for lines of text"),

@@ -299,7 +299,7 @@ def test_lines_of_a_detected_language_keep_their_numbers(notices: list[str], mon
     monkeypatch.setattr(directions, "source_of", lambda text, _: "en" if text == LONG else "fr")
     lines = ["Two men.", LONG, "A dog."]
     into = directions.into("de", "en")
-    directions.translate_detected(lines, into, GREEDY, 11, [])
+    directions.translate_detected(lines, into, GREEDY, 11, ["", "", ""])
     assert [notice.split(";")[0] for notice in notices] == ["line 12 is longer than the model's limit"]
     with pytest.raises(InputError, match="line 12 has a prefix"):
         directions.translate_detected(lines, into, GREEDY, 11, ["", "Ein", ""])

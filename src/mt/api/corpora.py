@@ -97,7 +97,10 @@ def clean_corpus(
         raise InputError(message, "add --scores, from mt data score")
     if not settings.data.drop_duplicates and "duplicate" not in dropped:
         kept.add("duplicate")
-    dropped |= {*(() if max_per_template is None else ("template",)), *(() if scores is None else ("low-score",))}
+    if max_per_template is not None:
+        dropped.add("template")
+    if scores is not None:
+        dropped.add("low-score")
     rules = dropping_rules(kept, dropped)
     check_output(folder, settings.data, *(() if isinstance(config, Mapping) else (Path(config),)))
     if repair:

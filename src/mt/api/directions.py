@@ -87,7 +87,7 @@ class Directions:
         self, lines: Sequence[str], target_lang: str, prefixes: Sequence[str], first_line: int
     ) -> None:
         """Refuse a prefix for a line that is in the target language already, and so is not translated."""
-        for number, (line, prefix) in enumerate(zip(lines, prefixes, strict=False), first_line):
+        for number, (line, prefix) in enumerate(zip(lines, prefixes, strict=True), first_line):
             if prefix.strip() and self.source_of(line, target_lang) is None:
                 message = f"line {number} is in {target_lang} already, and has a prefix"
                 raise InputError(message, "name its source language, or leave the prefix empty")
@@ -109,7 +109,7 @@ class Directions:
         for code in dict.fromkeys(sources):
             if code is not None:
                 rows = [i for i, source in enumerate(sources) if source == code]
-                row_lines, row_prefixes = [lines[i] for i in rows], [prefixes[i] for i in rows if prefixes]
+                row_lines, row_prefixes = [lines[i] for i in rows], [prefixes[i] for i in rows]
                 translator = replace(self.into(target_lang, code, is_detected=True), inline_terms=into.inline_terms)
                 translated = translator.translate(row_lines, options, [first_line + i for i in rows], row_prefixes)
                 candidates |= zip(rows, translated, strict=True)

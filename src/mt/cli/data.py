@@ -125,8 +125,8 @@ def clean(config: Path, **given: Any) -> None:
 
 @data.command()
 @options.config_options
-@click.option("--forward", "forward", multiple=True, type=path_type, help="Model from source to target language.")
-@click.option("--backward", "backward", multiple=True, type=path_type, help="Model from target to source language.")
+@click.option("--forward", multiple=True, type=path_type, help="Model from source to target language.")
+@click.option("--backward", multiple=True, type=path_type, help="Model from target to source language.")
 @click.option("--train", "trains", is_flag=True, help="Train two small models on the clean part first.")
 @click.option("--embeddings", type=path_type, help="Model of sentence-transformers, whose similarity also counts.")
 @click.option("--output", type=path_type, required=True, help="The folder to write; the same command resumes.")

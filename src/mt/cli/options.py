@@ -47,8 +47,6 @@ def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float
 
 path_type = click.Path(path_type=Path)
 format_type = click.Choice(["text", "jsonl"])
-_DOCUMENTS = "csv docx epub html md odt po pptx srt tmx tsv vtt xliff"
-document_format_type = click.Choice(["text", "jsonl", *_DOCUMENTS.split()])
 debug_option = click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 verbose_option = click.option(
     "--verbose",

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from mt.cli.completion import run_folders
 from mt.cli.options import common_options, json_option, path_type
 from mt.cli.text import print_result
-from mt.console import table
+from mt.console import or_dash, table
 from mt.errors import InputError
 from mt.storage.find_model import find_model, pipelines_hint, refuse_pipeline
 from mt.storage.output_path import refuse_inputs, require_writable
@@ -66,7 +66,7 @@ def show(context: click.Context, name: Path, runs: Path) -> None:
     ]
     for score in run.scores:
         interval = "" if score.get("bleu_low") is None else f" ({score['bleu_low']:.1f} to {score['bleu_high']:.1f})"
-        bleu = "-" if score.get("bleu") is None else f"{score['bleu']:.1f}{interval}"
+        bleu = or_dash(score.get("bleu")) + interval
         origin = f" from {score['source_lang']}" if "source_lang" in score else ""
         zero_shot = " (zero-shot)" if score.get("zero_shot") else ""
         lines.append(f"{score['method']}{origin} into {score['target_lang']}{zero_shot}: BLEU {bleu}")
@@ -107,10 +107,8 @@ def _languages(facts: dict[str, Any], separator: str, between: str) -> str:
 
 
 def _row(facts: dict[str, Any]) -> list[str]:
-    languages = _languages(facts, "+", "-")
-    bleu = "-" if facts["bleu"] is None else f"{facts['bleu']:.1f}"
-    megabytes = "-" if facts["megabytes"] is None else f"{facts['megabytes']:.1f}"
-    return [facts["name"], languages, bleu, f"{facts['steps']:,}", megabytes, _date(facts["time"]), facts["state"]]
+    numbers = [or_dash(facts["bleu"]), f"{facts['steps']:,}", or_dash(facts["megabytes"])]
+    return [facts["name"], _languages(facts, "+", "-"), *numbers, _date(facts["time"]), facts["state"]]
 
 
 def _date(seconds: float) -> str:

@@ -12,13 +12,13 @@ import click
 
 from mt.api.search import SearchRequest, Translation
 from mt.cli import options
-from mt.cli.options import ENGINE_OPTIONS, document_format_type, path_type
+from mt.cli.options import ENGINE_OPTIONS, path_type
 from mt.cli.text import check_input, check_output, input_lines, print_result, require_utf8, writer
 from mt.console import log, progress, quoted
 from mt.decoding.candidates import lines_at_once
 from mt.decoding.engine import FLOAT_TYPES
 from mt.errors import InputError, contradict
-from mt.extras.documents.formats import document_format, names_document
+from mt.extras.documents.formats import FORMATS, document_format, names_document
 from mt.storage.output_path import refuse_inputs, require_writable
 from mt.text.lines import TextFile, refuse_pipe
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _LINE_OPTIONS = ("n_best", "alignment", "attention", "by_head", "prefix", "prefix_file")
 _LINES_FOR_BAR = 100  # fewer are translated before a progress bar would be of use
 _USABLE_BLEU = 5  # a model below it has learned next to nothing
+_FORMATS = click.Choice(["text", "jsonl", *FORMATS])
 
 
 @click.command()
@@ -38,7 +39,7 @@ _USABLE_BLEU = 5  # a model below it has learned next to nothing
 @options.force_option
 @click.option("--greedy", is_flag=True, help="Greedy search: a beam of one.")
 @click.option("--n-best", type=click.IntRange(min=1), default=1, help="Translations a line, best first.")
-@click.option("--format", "format_", type=document_format_type, help="text, jsonl with scores, or a document's kind.")
+@click.option("--format", "format_", type=_FORMATS, help="text, jsonl with scores, or a document's kind.")
 @click.option("--prefix", default="", help="The translation begins with this text, which may end inside a word.")
 @click.option("--prefix-file", type=path_type, help="With --input: a prefix for each line; an empty one asks nothing.")
 @click.option("--columns", metavar="FROM:TO", help="Of a .csv or .tsv: the column to translate, and the one to fill.")
@@ -189,9 +190,10 @@ def _prefix(given: dict[str, Any], input_: Path | None, n_lines: int | None) -> 
     if n_lines is None:
         raise InputError("--prefix-file belongs to --input FILE", "name a file of lines")
     refuse_pipe(path)
-    if (n_prefixes := check_input(path)) != n_lines:
+    prefixes = TextFile(path)
+    if (n_prefixes := sum(1 for _ in prefixes)) != n_lines:
         raise InputError(f"{path} has {n_prefixes} lines, and {input_} {n_lines}", "give one prefix a line")
-    return TextFile(path)
+    return prefixes
 
 
 def _introduce(translator: "Translator") -> None:

@@ -66,7 +66,6 @@ class AugmentationConfig(Section):
         return {kind: share for kind, share in self.shares.items() if kind in _CASES}
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield the shares if their sum is above 1."""
         total = sum(self.shares.values())
         if total > 1 + 1e-9:
             given = tuple(kind for kind in (*ROBUST, "terms") if getattr(self, kind)) or ("robust",)

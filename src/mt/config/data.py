@@ -47,7 +47,6 @@ class DataConfig(Section):
     (Arivazhagan et al. 2019)."""
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield sources that cannot be read or used, and languages and splits without text."""
         for key, split in (("train", self.train), ("valid", self.valid), ("test", self.test)):
             sources = split if isinstance(split, tuple) else ()
             # `Sources` would refuse more of them when the run's config.yaml is read back.

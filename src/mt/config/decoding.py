@@ -46,7 +46,6 @@ class DecodingConfig(Section):
     text, for faster search on a CPU; 50 is a good value. 0: the whole vocabulary."""
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield bounds of the length that exclude each other."""
         if self.max_length is not None and self.min_length > self.max_length:
             reason = f"min_length {self.min_length} is larger than max_length {self.max_length}"
             yield Rule(("min_length", "max_length"), reason)

@@ -46,7 +46,6 @@ class TokenizerConfig(Section):
         return self.bpe_dropout > 0 or self.sampling_alpha is not None
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield keys that contradict a given file, and keys of another kind of tokenizer."""
         separate, joint = (self.source_file, self.target_file), self.file is not None
         if (separate[0] is None) != (separate[1] is None) or (joint and any(separate)):
             yield Rule(("source_file", "target_file", "file"), "needs source_file and target_file, or file alone")
@@ -129,7 +128,6 @@ class ModelConfig(Section):
         return section
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield keys that do not fit the architecture, and widths that do not divide."""
         encoder, source = ("encoder_layers", "architecture"), ("bidirectional_source", "architecture")
         if self.architecture == "decoder_only":
             if self.encoder_layers > 0:

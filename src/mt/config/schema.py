@@ -82,7 +82,6 @@ class Config(Section):
         return {} if value is None else value
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield combinations of values in several sections that cannot work."""
         data, training, decoding = self.data, self.training, self.decoding
         if training.max_tokens < data.max_length:
             yield Rule(

@@ -100,7 +100,6 @@ class PairFiles(_Corpus):
     synthetic: _Synthetic = False
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield one file as both sides."""
         if posixpath.normpath(self.source) == posixpath.normpath(self.target):
             yield Rule(("target", "source"), "is the same file as source")
 
@@ -150,7 +149,6 @@ class TableFile(_Corpus):
         return self.kind == ".csv" if self.quoting is None else self.quoting
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield keys for another kind of file."""
         kinds_of: dict[str, tuple[str, ...]] = {**STYLES, "sheet": (".xlsx",), "stem": ARCHIVES}
         for key, kinds in kinds_of.items():
             if getattr(self, key) != type(self).model_fields[key].default and self.kind not in kinds:

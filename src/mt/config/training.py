@@ -141,7 +141,6 @@ class TrainingConfig(Section):
         return self.schedule in ("cosine", "linear")
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield combinations of methods that exclude each other, and settings that the schedule cannot work with."""
         if self.optimizer == "adam" and self.weight_decay > 0:
             reason = "adam has no weight decay here; set optimizer: adamw, or weight_decay: 0.0"
             yield Rule(("weight_decay", "optimizer"), reason)

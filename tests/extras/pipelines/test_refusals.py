@@ -104,6 +104,12 @@ BAD = {
         ":12: ",
         "there is no file tyni.yaml",
     ),
+    "a text as a configuration": (
+        "train: {config: tiny.yaml, set: {seed: 1",
+        "train: {config: train.en, set: {seed: 1",
+        ":12: step teacher_1: train.en: holds a single value",
+        "",
+    ),
     "no such corpus": (
         "- {source: train.en, target: train.xx}",
         "- {source: train.en, target: train.yy}",

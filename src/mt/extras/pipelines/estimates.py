@@ -160,8 +160,8 @@ class _Estimator:
             raise InputError("the length of its text is unknown")
         return count_lines(text), text.stat().st_size
 
-    def _corpus_cost(self, step: Step, config: Config) -> StepCost:
-        config = self._with_stand_ins(config)
+    def _corpus_cost(self, step: Step, planned: Config) -> StepCost:
+        config = self._with_stand_ins(planned)
         texts = self._read(config.data)
         if step.kind == "clean":
             size = sum(texts.pairs) * texts.train.bytes_per_pair()
@@ -173,7 +173,7 @@ class _Estimator:
         training, train, run = config.training, texts.train, RunDir(step.output)
         steps_done, _ = done = training_progress(run)
         estimated = estimate(config, measured, texts.pairs, valid, train.bytes_per_pair(), train.complete, done)
-        left = 0.0 if step.config and is_complete(step.config, run) else estimated.left(steps_done)
+        left = 0.0 if is_complete(planned, run) else estimated.left(steps_done)
         # Each teacher makes a forward pass, a third of a step; a training with a time limit makes fewer steps instead.
         teachers = 1 if training.minutes else 1 + len(training.distill_from) / 3
         seconds = 2 * _START + left * (estimated.training_seconds * teachers + estimated.validation_seconds)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations
@@ -199,12 +200,8 @@ def _output(pipeline: Pipeline, folder: Path, name: str) -> Path:
     kind, settings = pipeline.steps[name]
     given = getattr(settings, "output", None)
     if given is not None:
-        return Path(given) if isinstance(settings, Export) else _text(pipeline, given)
+        return Path(given) if isinstance(settings, Export) else Path(pipeline.file.root or ".", given)
     return folder / name / "translations.txt" if kind in TEXT_KINDS else folder / name
-
-
-def _text(pipeline: Pipeline, path: str) -> Path:
-    return Path(pipeline.file.root or ".", path)
 
 
 def _output_problems(pipeline: Pipeline, outputs: Mapping[str, Path]) -> Iterator[Problem]:
@@ -224,7 +221,7 @@ def _make_step(pipeline: Pipeline, folder: Path, outputs: dict[str, Path], name:
     def path_of(place: Place, is_model: bool) -> Path:
         if place.step is None:
             assert place.file is not None
-            return Path(place.file) if is_model else _text(pipeline, place.file)
+            return Path(place.file) if is_model else Path(pipeline.file.root or ".", place.file)
         return outputs[place.step] / place.file if place.file else outputs[place.step]
 
     words, reads = [*COMMANDS[kind], *([settings.format] if isinstance(settings, Export) else [])], []
@@ -265,15 +262,17 @@ def _overrides(pipeline: Pipeline, name: str, settings: StepSettings, path: Path
         values = {"data.root": pipeline.file.root} | values
     root = values.get("data.root")
     if root is None:
-        data = parse_tree(read_limited(path), str(path), (), "")[0].get("data")
-        root = data.get("root", ".") if isinstance(data, dict) else "."
+        with suppress(InputError):  # `_load` reports it
+            data = parse_tree(read_limited(path), str(path), (), "")[0].get("data")
+            root = data.get("root") if isinstance(data, dict) else None
+    real_root = os.path.realpath(str(root or "."))
 
     def resolved(value: Any, is_text: bool) -> Any:
         if place := as_place(value):
             path = path_of(place, False)
             # Symbolic links are resolved first: `..` out of one leads elsewhere.
             is_relative = is_text and not path.is_absolute()
-            return os.path.relpath(os.path.realpath(path), os.path.realpath(str(root))) if is_relative else str(path)
+            return os.path.relpath(os.path.realpath(path), real_root) if is_relative else str(path)
         if isinstance(value, Mapping):
             return {key: resolved(inner, is_text) for key, inner in value.items()}
         return [resolved(inner, is_text) for inner in value] if isinstance(value, list) else value

@@ -21,6 +21,7 @@ from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.schema import Score as ScoreSettings
 from mt.storage import atomic, manifest
 from mt.storage.find_model import find_model
+from mt.storage.output_path import is_device
 from mt.storage.run_dir import ModelDir, RunDir
 from mt.text.archives import file_state
 
@@ -176,7 +177,7 @@ def misfit(path: Path, key: str | None) -> str:
     """Return the reason why a file or folder of the user does not suit a key; empty if it does."""
     if key == "scores" and not all((path / name).is_file() for name in ("scores.tsv", "scores.json")):
         return f"{path} has no scores.tsv and scores.json, as `mt data score` writes them"
-    if path.exists() and not path.is_file() and not path.is_dir():  # the checks and the step would each read it
+    if is_device(path):  # the checks and the step would each read it
         return f"{path} is a pipe or a device; write its text to a file"
     return f"{path} is a folder, not a text" if key in _TEXT_KEYS and path.is_dir() else ""
 

@@ -22,7 +22,6 @@ class Place(Section):
     """A path; with `step` that of a file in the step's folder."""
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield a place that names nothing."""
         if self.step is None and self.file is None:
             yield Rule(("step",), "names neither a step nor a file")
 
@@ -78,7 +77,6 @@ class Score(OnCorpus):
     device: Line | None = None
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield scores with neither two models nor `train`, or with both."""
         if self.train == bool(self.forward and self.backward) or (self.train and (self.forward or self.backward)):
             yield Rule(("forward", "train"), "give `forward` and `backward`, or `train: true`")
 
@@ -96,7 +94,6 @@ class Clean(OnCorpus):
     repair: bool = False
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield selections without scores or threshold, two of them at once, and pairs to keep and to drop."""
         given = {"low-score": self.scores, "template": self.max_per_template}
         dropped = (*self.drop, *(reason for reason, value in given.items() if value is not None))
         if both := [reason for reason in self.keep if reason in dropped]:
@@ -134,7 +131,6 @@ class _Synthesis(_Search):
     greedy: bool = False
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield greedy search together with another one."""
         if self.greedy and (self.sample or self.beam not in (None, 1)):
             yield Rule(("greedy",), "is a beam of one; leave it out, or `beam` and `sample`")
 
@@ -146,7 +142,6 @@ class Distill(_Synthesis):
     n_best: Annotated[int, Field(ge=1, le=1000)] | None = None
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield a choice among several translations where there is one, and `n_best` without a choice."""
         yield from super().broken_rules()
         if self.closest_to is None and self.n_best is not None:
             yield Rule(("n_best",), "belongs to closest_to")
@@ -173,7 +168,6 @@ class Eval(_Search):
     utility: Literal["chrf", "bleu"] | None = None
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield a text without its translation, and COMET without a checkpoint."""
         yield from _unpaired(self.source, self.reference)
         if ("comet" in self.metrics) != (self.comet_model is not None):
             yield Rule(("comet_model", "metrics"), "comet and comet_model, the folder of its checkpoint, go together")
@@ -193,7 +187,6 @@ class Export(StepSettings):
     to: LanguageCode | None = None
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield a text without its translation, and languages without a text."""
         yield from _unpaired(self.source, self.reference)
         if self.source is None and (self.to or self.from_):
             yield Rule(("to", "from"), "is the language of a text; add source and reference, or leave it out")

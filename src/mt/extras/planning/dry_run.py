@@ -28,7 +28,6 @@ from mt.storage.find_model import refuse_pipeline
 from mt.storage.run_dir import CheckpointDir, RunDir
 from mt.system.cpus import usable_memory
 from mt.system.devices import choose_device
-from mt.training.checkpoints import Checkpoints
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def dry_run(config: Config, runs: Path) -> str:
 
 def training_progress(run_dir: RunDir) -> tuple[int, float]:
     """Return the steps up to the newest checkpoint, and the seconds of training that they took."""
-    steps, elapsed = max(Checkpoints(run_dir).steps(), default=0), 0.0
+    steps, elapsed = max(run_dir.checkpoint_steps(), default=0), 0.0
     with suppress(OSError, ValueError, KeyError):  # none, or damaged
         elapsed = json.loads(CheckpointDir(run_dir.checkpoint(steps)).state.read_bytes())["elapsed"]
     return steps, elapsed

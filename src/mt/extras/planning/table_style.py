@@ -55,8 +55,8 @@ def _delimiter(name: str, usual: str, decide: Decide) -> str:
     if not fitting:  # the reader will name the rows that differ
         return usual
     if len(fitting) == 1 or "tab" in fitting:
-        return _DELIMITERS["tab" if "tab" in fitting else fitting[0]]
-    return _DELIMITERS[decide(f"{name}: columns may be separated by {' or '.join(fitting)}", "--delimiter", fitting)]
+        return "tab" if "tab" in fitting else fitting[0]
+    return decide(f"{name}: columns may be separated by {' or '.join(fitting)}", "--delimiter", fitting)
 
 
 def _regularity(lines: list[str], delimiter: str) -> Iterable[float]:
