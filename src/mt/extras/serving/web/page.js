@@ -117,6 +117,8 @@ async function ask(body, failed) {
 
 async function translate() {
   clearTimeout(timer);
+  asked += 1;
+  if (running) running.abort();
   hideAlternatives();
   if (!showCount()) {
     showAnswer("", "");
@@ -124,8 +126,6 @@ async function translate() {
     return;
   }
   if (!at("text").value.trim()) {
-    asked += 1;
-    if (running) running.abort();
     showAnswer("", "");
     showError("");
     return;
