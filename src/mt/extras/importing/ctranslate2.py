@@ -150,7 +150,8 @@ def _weights(folder: Path, variables: Mapping[str, Variable]) -> dict[str, Tenso
             raise InputError(f"{folder / 'model.bin'}: {message}")
     for name in [name for name in tensors if ".fc1_noact." in name]:  # the linear half of a gated layer
         gate = name.replace("fc1_noact", "fc1")
-        tensors[gate] = torch.cat([tensors[gate], tensors.pop(name)])
+        if gate in tensors and tensors[gate].shape == tensors[name].shape:  # else `read_weights` refuses the model
+            tensors[gate] = torch.cat([tensors[gate], tensors.pop(name)])
     return tensors
 
 
