@@ -169,6 +169,12 @@ def test_only_tags_within_sentences_need_origins() -> None:
     assert not segment_plain("a <b>b</b> c", " ").needs_alignment
 
 
+def test_an_element_that_begins_behind_the_sentence_is_not_split() -> None:
+    pieces = segment_html("a<b>b</b><i><img> </i>", " ")
+    found = pieces.assemble([Candidate("AB", 0, 0)], lambda *_: [Unit(0, 2, 0)])
+    assert found == "AB<b></b><i><img> </i>"
+
+
 class _Balance(HTMLParser):
     def __init__(self) -> None:
         super().__init__()

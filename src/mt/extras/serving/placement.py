@@ -46,6 +46,9 @@ class Placement:
         self.stacks: list[list[Element]] = [[] for _ in units]
         self.before: defaultdict[int, list[Element]] = defaultdict(list)
         self.after: defaultdict[int, list[Element]] = defaultdict(list)
+        # Without a word, inside an element that is open at the sentence's start or end
+        self._earlier: list[Element] = []
+        self._later: list[Element] = []
         self._place_all()
 
     def _place_all(self) -> None:
@@ -70,6 +73,8 @@ class Placement:
             elements.sort(key=lambda element: len(element.parents))
         for elements in self.after.values():
             elements.sort(key=lambda element: -len(element.parents))
+        self.before[0] = self._earlier + self.before[0]
+        self.after[len(self._origins) - 1] += self._later
 
     def _sibling_ranges(
         self, elements: Sequence[Element], bounds: tuple[int, int]
@@ -116,10 +121,10 @@ class Placement:
         """Place an element without a word: after the word that it is attached to, or before the next one."""
         for outer in element.parents:
             if outer not in self._ranges and outer.end > self._end:  # its words are in a later sentence
-                self.after[len(self._origins) - 1].append(element)
+                self._later.append(element)
                 return
             if outer not in self._ranges and outer.start < self._start:  # or in an earlier one
-                self.before[0].append(element)
+                self._earlier.append(element)
                 return
         parent = element.parents[-1] if element.parents else None
         first, last = self._ranges[parent] if parent in self._ranges else (0, len(self._origins))
