@@ -120,7 +120,7 @@ class Writer:
             self._put_unwritten(self._line.empty_at(start))
             self._write(text, self._line.around(start))
             return
-        placement, written = Placement(self._line, start, end, units), 0
+        placement, written = Placement(self._line, start, end, units, self._written), 0
         for number, (unit, stack) in enumerate(zip(units, placement.stacks, strict=True)):
             self._pending_space += text[written : unit.start]
             self._put_before(placement.before[number], is_first=number == 0)

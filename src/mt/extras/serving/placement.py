@@ -7,7 +7,7 @@ An element gets the run of words with the most attention to its source words, so
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,11 @@ class Placement:
         line: the source line.
         start, end: span of the sentence in it.
         units: the words of the translation.
+        written: elements that have words of an earlier sentence.
     """
 
-    def __init__(self, line: Line, start: int, end: int, units: Sequence[Unit]) -> None:
-        self._line, self._start, self._end = line, start, end
+    def __init__(self, line: Line, start: int, end: int, units: Sequence[Unit], written: Collection[Element]) -> None:
+        self._line, self._start, self._end, self._written = line, start, end, written
         shares = [unit.shares or ((unit.origin, 1.0),) for unit in units]
         self._words = sorted({start + word for unit_shares in shares for word, _ in unit_shares})  # by position
         numbers = {word: number for number, word in enumerate(self._words, 1)}
@@ -64,7 +65,8 @@ class Placement:
             for stack in self.stacks[slice(*self._ranges.get(element, (0, 0)))]:
                 stack.append(element)
         empty = set[Element]()
-        for element in self._line.beginning(self._start, self._end + 1):
+        unwritten = [one for one in around if one.start < self._start and one not in self._written]
+        for element in (*unwritten, *self._line.beginning(self._start, self._end + 1)):
             if element.end <= self._end and element not in self._ranges:
                 if empty.isdisjoint(element.parents):  # else it is written with its parent
                     self._place_empty(element)
