@@ -44,11 +44,9 @@ def load_tokenizers(folder: ModelDir, shared: bool) -> TokenizerPair:
 
 def load_preprocessing(folder: ModelDir) -> Preprocessing:
     """Verify and load the preprocessing of a folder, or a checkpoint."""
-    files = folder.casing, folder.spelling
-    present = [path for path in files if path.is_file()]
     if folder.manifest.exists():  # written last, when the folder is complete
-        for path in files:  # one that is missing may be listed
-            verify_files(folder, *([path] if path in present else []), part=path)
-    casing = Casing.read(folder.casing) if folder.casing in present else None
-    spelling = Spelling.read(folder.spelling) if folder.spelling in present else None
+        for path in (folder.casing, folder.spelling):  # one that is missing may be listed
+            verify_files(folder, *([path] if path.is_file() else []), part=path)
+    casing = Casing.read(folder.casing) if folder.casing.is_file() else None
+    spelling = Spelling.read(folder.spelling) if folder.spelling.is_file() else None
     return Preprocessing(casing, spelling)

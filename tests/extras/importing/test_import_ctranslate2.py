@@ -211,6 +211,13 @@ def test_damaged_models_are_refused(damage: Callable[[Path], object], message: s
     assert not (tmp_path / "out").exists()
 
 
+def test_a_gated_layer_without_its_gate_is_refused(tmp_path: Path) -> None:
+    written(tmp_path / "ct2", "float32", "model.activation=swiglu")
+    _renamed(b"encoder/layer_0/ffn/linear_0/", b"encoder/layer_9/ffn/linear_0/")(tmp_path / "ct2" / "model.bin")
+    with pytest.raises(InputError, match=r"'model.encoder.layers.0.fc1.weight' is missing"):
+        mt_api.import_model(tmp_path / "ct2", tmp_path / "out")
+
+
 def _part_of_a_head(spec: Any) -> None:
     for layer in (*spec.encoder.layer, *spec.decoder.layer):
         layer.self_attention.rotary_dim = np.int32(2)

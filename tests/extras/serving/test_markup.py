@@ -169,6 +169,23 @@ def test_only_tags_within_sentences_need_origins() -> None:
     assert not segment_plain("a <b>b</b> c", " ").needs_alignment
 
 
+def test_an_element_that_begins_behind_the_sentence_is_not_split() -> None:
+    pieces = segment_html("a<b>b</b><i><img> </i>", " ")
+    found = pieces.assemble([Candidate("AB", 0, 0)], lambda *_: [Unit(0, 2, 0)])
+    assert found == "AB<b></b><i><img> </i>"
+
+
+def test_an_element_without_words_in_both_of_its_sentences_stays_in_its_parent() -> None:
+    pieces = segment_html("<i>A thing <b>ends. Two</b> go</i> on", " ")
+    assert pieces.sentences == ["A thing ends.", "Two go on"]
+    origins = {"A thing ends.": [0, 0], "Two go on": [4, 7]}
+    candidates = [Candidate("X Y", 0, 0), Candidate("V W", 0, 0)]
+    found = pieces.assemble(
+        candidates, lambda sentence, _: [Unit(0, 1, origins[sentence][0]), Unit(2, 3, origins[sentence][1])]
+    )
+    assert found == "<i>X Y <b></b>V</i> W"
+
+
 class _Balance(HTMLParser):
     def __init__(self) -> None:
         super().__init__()

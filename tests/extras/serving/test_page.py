@@ -121,6 +121,20 @@ def test_what_is_too_long_is_said_and_not_sent(page: "sync_api.Page") -> None:
     sync_api.expect(page.get_by_role("alert")).to_be_hidden()
 
 
+def test_a_late_answer_does_not_replace_what_is_said_of_a_longer_text(page: "sync_api.Page") -> None:
+    pending: list[sync_api.Route] = []
+    page.route("**/translate", lambda route: pending.append(route))
+    with page.expect_request("**/translate", timeout=PATIENCE):
+        page.get_by_label("Text to translate").fill("a b")
+    page.get_by_label("Text to translate").fill("a " * 101)
+    alert = page.get_by_role("alert")
+    sync_api.expect(alert).to_have_text("At most 200 characters can be translated at once.", timeout=PATIENCE)
+    pending[0].fulfill(json={"translatedText": "late"})
+    page.wait_for_timeout(500)
+    result_is(page, "")
+    sync_api.expect(alert).to_be_visible()
+
+
 def test_a_server_that_is_gone_is_said(page: "sync_api.Page") -> None:
     page.expected_complaints = 1  # the browser itself logs a request that fails
     page.route("**/translate", lambda route: route.abort())

@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from mt.extras.documents.segments import has_words
@@ -63,8 +63,10 @@ def scan_subtitles(source: str, is_vtt: bool, has_spaces: bool = True) -> Splice
 
 def _add_cue(document: Spliced, lines: list[tuple[int, int]], number: int) -> None:
     is_dialogue = any(_SPEAKER.match(document.source, start, end) for start, end in lines)
-    for start, end in lines if is_dialogue else [(first, lines[-1][1]) for first, _ in lines[:1]]:
-        document.add(list(_pieces(document.source, start, end, _CUE_TAG)), f"line {number - len(lines)}")
+    texts = lines if is_dialogue or not lines else [(lines[0][0], lines[-1][1])]
+    for start, end in texts:
+        pieces = [[span] for span in _spans_between(_CUE_TAG, document.source, start, end)]
+        document.add(pieces, f"line {number - len(lines)}")
 
 
 def _cue_text(old: str, new: str, is_vtt: bool, has_spaces: bool) -> str:
@@ -99,7 +101,7 @@ def scan_markdown(source: str) -> Spliced:
         if not spans and has_words(token.content):
             document.kept.append((f"line {token.map[0] + 1}", f"not found as it stands: {token.content:.60}"))
         for text in _texts(source, spans):
-            document.add(_joined(source, _inline_pieces(source, text), text), f"line {token.map[0] + 1}")
+            document.add(_pieces(source, text), f"line {token.map[0] + 1}")
     return document
 
 
@@ -140,26 +142,25 @@ def _located(
     return spans
 
 
-def _inline_pieces(source: str, spans: Sequence[tuple[int, int]]) -> Iterator[list[Span]]:
-    """Yield the texts between the marks and line ends of a paragraph, whose marks may wrap."""
-    text = "\n".join(source[start:end] for start, end in spans)
-    positions = [n for start, end in spans for n in range(start, end + 1)]  # in the source, of each character
-    for [span] in _pieces(text, 0, len(text), _INLINE):
-        yield [Span(positions[span.start], positions[span.end], span.text)]
-
-
-def _joined(source: str, pieces: Iterable[list[Span]], spans: list[tuple[int, int]]) -> list[list[Span]]:
-    """Join pieces with only a line end between them; a hard line break keeps them apart."""
-    joined: list[list[Span]] = []
-    starts = {start for start, _ in spans}
-    for piece in pieces:
-        [span] = piece
-        gap = source[joined[-1][-1].end : span.start] if joined else ""
-        if joined and span.start in starts and re.fullmatch(rf" ?(?:{_LINE_END})[ \t>]*", gap):
-            joined[-1].append(Span(joined[-1][-1].end, span.end, f" {span.text}"))
+def _pieces(source: str, lines: Sequence[tuple[int, int]]) -> list[list[Span]]:
+    """Return the texts between the marks of a paragraph; one goes on behind a line end, but not a hard line break."""
+    pieces: list[list[Span]] = []
+    starts = {start for start, _ in lines}
+    for span in _inline_spans(source, lines):
+        gap = source[pieces[-1][-1].end : span.start] if pieces else ""
+        if pieces and span.start in starts and re.fullmatch(rf" ?(?:{_LINE_END})[ \t>]*", gap):
+            pieces[-1].append(Span(pieces[-1][-1].end, span.end, f" {span.text}"))
         else:
-            joined.append(piece)
-    return joined
+            pieces.append([span])
+    return pieces
+
+
+def _inline_spans(source: str, lines: Sequence[tuple[int, int]]) -> Iterator[Span]:
+    """Yield the texts between the marks and line ends of a paragraph, whose marks may wrap."""
+    text = "\n".join(source[start:end] for start, end in lines)
+    positions = [n for start, end in lines for n in range(start, end + 1)]  # in the source, of each character
+    for span in _spans_between(_INLINE, text, 0, len(text)):
+        yield Span(positions[span.start], positions[span.end], span.text)
 
 
 def _lines(source: str, line_end: str) -> Iterator[tuple[int, int]]:
@@ -167,13 +168,13 @@ def _lines(source: str, line_end: str) -> Iterator[tuple[int, int]]:
     return (line.span(1) for line in re.finditer(rf"([^\r\n]*)(?:{line_end}|\Z)", source))
 
 
-def _pieces(source: str, start: int, end: int, mark: re.Pattern[str]) -> Iterator[list[Span]]:
-    """Yield the texts between marks, each as a piece of one span."""
+def _spans_between(mark: re.Pattern[str], source: str, start: int, end: int) -> Iterator[Span]:
+    """Yield the texts between marks."""
     for match in mark.finditer(source, start, end):
         if match.lastgroup == "url":
             continue
         if start < match.start():
-            yield [Span(start, match.start(), source[start : match.start()])]
+            yield Span(start, match.start(), source[start : match.start()])
         start = match.end()
     if start < end:
-        yield [Span(start, end, source[start:end])]
+        yield Span(start, end, source[start:end])

@@ -91,5 +91,4 @@ def count_differences(content: bytes, tokenizers: TokenizerPair, sources: Sequen
     target_ids = target.encode_batch(targets)
     decoded = [theirs.decode_pieces(target.tokens(ids)) for ids in target_ids]
     expected = [*source_pieces, *target.decode_batch(target_ids)]
-    differing = (one != other for one, other in zip([*encoded, *decoded], expected, strict=True))
-    return sum(map(int, differing))
+    return sum(one != other for one, other in zip([*encoded, *decoded], expected, strict=True))

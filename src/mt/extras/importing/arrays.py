@@ -19,16 +19,17 @@ _ROTARY_POSITIONS = 512  # of a model that does not say how many; it has no limi
 _ACTIVATIONS = ("relu", None, "silu", "gelu")  # of CTranslate2, by number
 
 
-def describe(folder: Path, tensors: dict[str, Tensor], flags: Mapping[str, float]) -> tuple[dict[str, Any], Family]:
+def describe(
+    folder: Path, tensors: dict[str, Tensor], flags: Mapping[str, float], is_gated: bool = False
+) -> tuple[dict[str, Any], Family]:
     """Return the content that transformers' config.json would have, and the architecture.
 
     The flags are `activation`, `num_heads`, `pre_norm`, `scale_embeddings` and `self_attention/rotary_dim` as
-    CTranslate2 has them.
+    CTranslate2 has them. In a gated model `fc1` joins the gate and the linear half.
 
     Raises:
         InputError: the activation is not one of ours, or a weight is missing.
     """
-    is_gated = tensors.pop("gated", None) is not None
     if "final_logits_bias" in tensors:  # (1, V) in transformers
         tensors["final_logits_bias"] = tensors["final_logits_bias"][None]
     try:

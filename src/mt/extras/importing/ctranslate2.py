@@ -76,7 +76,8 @@ def read_ctranslate2(folder: Path, name: str, languages: Languages) -> tuple[Pla
     shared = (folder / "shared_vocabulary.json").is_file()
     sides = ("shared", "shared") if shared else ("source", "target")
     pieces = [_pieces(folder / f"{side}_vocabulary.json") for side in sides]
-    theirs, family = describe(folder, tensors, flags)
+    is_gated = any("/linear_0_noact/" in name for name in variables)
+    theirs, family = describe(folder, tensors, flags, is_gated)
     if (folder / MT_FOLDER).is_dir():
         plan = plan_of_export(folder, sines_first=False)
         if [tokenizer.tokens(range(tokenizer.vocab_size)) for tokenizer in plan.tokenizers] != pieces:
@@ -149,8 +150,8 @@ def _weights(folder: Path, variables: Mapping[str, Variable]) -> dict[str, Tenso
             raise InputError(f"{folder / 'model.bin'}: {message}")
     for name in [name for name in tensors if ".fc1_noact." in name]:  # the linear half of a gated layer
         gate = name.replace("fc1_noact", "fc1")
-        tensors[gate] = torch.cat([tensors[gate], tensors.pop(name)])
-        tensors.setdefault("gated", torch.zeros(0))
+        if gate in tensors and tensors[gate].shape == tensors[name].shape:  # else `read_weights` refuses the model
+            tensors[gate] = torch.cat([tensors[gate], tensors.pop(name)])
     return tensors
 
 

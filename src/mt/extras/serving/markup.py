@@ -91,7 +91,7 @@ class Writer:
         self._open: list[Element] = []
         self._written: set[Element] = set()
         self._parts: list[str] = []
-        self._pending_space = ""  # its elements depend on the next word
+        self._pending_space = ""  # between two words; it gets the elements common to both
 
     def copy(self, start: int, end: int) -> None:
         """Write a span of the line unchanged."""
@@ -101,16 +101,12 @@ class Writer:
             self._put_unwritten(self._line.empty_at(begin))
             self._write(self._line.text[begin:stop], self._line.around(begin))
 
-    def space(self, text: str) -> None:
-        """Write white space between two words; it gets the elements common to both."""
-        self._pending_space += text
-
     def gap(self, start: int, end: int, text: str) -> None:
         """Write white space between two sentences, and the elements without text between start and end."""
         within = [one for one in self._line.beginning(start, end) if one.start == one.end]
         self._put_before(within, is_first=False)
         if not self._pending_space:
-            self.space(text)
+            self._pending_space = text
 
     def translated(self, start: int, end: int, text: str, units: "Sequence[Unit]") -> None:
         """Write the translation of the span from start to end of the line.
@@ -124,9 +120,9 @@ class Writer:
             self._put_unwritten(self._line.empty_at(start))
             self._write(text, self._line.around(start))
             return
-        placement, written = Placement(self._line, start, end, units), 0
+        placement, written = Placement(self._line, start, end, units, self._written), 0
         for number, (unit, stack) in enumerate(zip(units, placement.stacks, strict=True)):
-            self.space(text[written : unit.start])
+            self._pending_space += text[written : unit.start]
             self._put_before(placement.before[number], is_first=number == 0)
             self._write(text[unit.start : unit.end], stack)
             self._put_behind(placement.after[number])
@@ -171,13 +167,15 @@ class Writer:
         for element, follows, precedes in self._beside(elements):
             before, behind = self._line.white_space_around(element)
             if before and not (follows or self._pending_space or is_first):
-                self.space(self._space)
+                self._pending_space = self._space
             self._put_unwritten([element])
-            self.space(self._space if before and behind and not precedes else "")
+            if before and behind and not precedes:
+                self._pending_space += self._space
 
     def _put_behind(self, elements: Iterable[Element]) -> None:
         for element, follows, _ in self._beside(elements):
-            self.space(self._space if self._line.white_space_around(element)[0] and not follows else "")
+            if self._line.white_space_around(element)[0] and not follows:
+                self._pending_space += self._space
             self._put_unwritten([element])
 
     def _beside(self, elements: Iterable[Element]) -> list[tuple[Element, bool, bool]]:

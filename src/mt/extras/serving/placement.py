@@ -7,7 +7,7 @@ An element gets the run of words with the most attention to its source words, so
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,11 @@ class Placement:
         line: the source line.
         start, end: span of the sentence in it.
         units: the words of the translation.
+        written: elements that have words of an earlier sentence.
     """
 
-    def __init__(self, line: Line, start: int, end: int, units: Sequence[Unit]) -> None:
-        self._line, self._start, self._end = line, start, end
+    def __init__(self, line: Line, start: int, end: int, units: Sequence[Unit], written: Collection[Element]) -> None:
+        self._line, self._start, self._end, self._written = line, start, end, written
         shares = [unit.shares or ((unit.origin, 1.0),) for unit in units]
         self._words = sorted({start + word for unit_shares in shares for word, _ in unit_shares})  # by position
         numbers = {word: number for number, word in enumerate(self._words, 1)}
@@ -46,6 +47,9 @@ class Placement:
         self.stacks: list[list[Element]] = [[] for _ in units]
         self.before: defaultdict[int, list[Element]] = defaultdict(list)
         self.after: defaultdict[int, list[Element]] = defaultdict(list)
+        # Without a word, inside an element that is open at the sentence's start or end
+        self._earlier: list[Element] = []
+        self._later: list[Element] = []
         self._place_all()
 
     def _place_all(self) -> None:
@@ -61,7 +65,8 @@ class Placement:
             for stack in self.stacks[slice(*self._ranges.get(element, (0, 0)))]:
                 stack.append(element)
         empty = set[Element]()
-        for element in self._line.beginning(self._start, self._end + 1):
+        unwritten = [one for one in around if one.start < self._start and one not in self._written]
+        for element in (*unwritten, *self._line.beginning(self._start, self._end + 1)):
             if element.end <= self._end and element not in self._ranges:
                 if empty.isdisjoint(element.parents):  # else it is written with its parent
                     self._place_empty(element)
@@ -70,6 +75,8 @@ class Placement:
             elements.sort(key=lambda element: len(element.parents))
         for elements in self.after.values():
             elements.sort(key=lambda element: -len(element.parents))
+        self.before[0] = self._earlier + self.before[0]
+        self.after[len(self._origins) - 1] += self._later
 
     def _sibling_ranges(
         self, elements: Sequence[Element], bounds: tuple[int, int]
@@ -116,10 +123,10 @@ class Placement:
         """Place an element without a word: after the word that it is attached to, or before the next one."""
         for outer in element.parents:
             if outer not in self._ranges and outer.end > self._end:  # its words are in a later sentence
-                self.after[len(self._origins) - 1].append(element)
+                self._later.append(element)
                 return
             if outer not in self._ranges and outer.start < self._start:  # or in an earlier one
-                self.before[0].append(element)
+                self._earlier.append(element)
                 return
         parent = element.parents[-1] if element.parents else None
         first, last = self._ranges[parent] if parent in self._ranges else (0, len(self._origins))

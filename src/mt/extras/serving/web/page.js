@@ -5,8 +5,7 @@ const ALTERNATIVES = 3;
 let limit = 0;            // characters of a text; 0 until the server has reported it
 let languages = [];
 let timer = 0;
-let asked = 0;            // counts requests, so that an old answer never replaces a newer one
-let running = null;       // the AbortController of the last request
+let running = new AbortController();  // of the last translation; an old answer never replaces a newer one
 let detected = "";        // the language of the text, if it was not chosen
 let sending = null;       // the request that sends a document
 let fileLimit = 0;        // bytes of a document
@@ -97,18 +96,18 @@ function question() {
 
 // The answer to a question, or null; what the page shows stays until there is an answer, or `failed` is called.
 async function ask(body, failed) {
-  const number = ++asked;
-  if (running) running.abort();
+  running.abort();
   running = new AbortController();
+  const { signal } = running;
   at("result").classList.add("waiting");
   at("status").textContent = "Translating …";
   try {
-    const answer = await request("translate", body, running.signal);
-    if (number !== asked) return null;
+    const answer = await request("translate", body, signal);
+    if (signal.aborted) return null;
     showError("");
     return answer;
   } catch (error) {
-    if (number !== asked || error.name === "AbortError") return null;
+    if (signal.aborted) return null;
     failed();
     showError(error instanceof TypeError ? "The server cannot be reached." : error.message);
     return null;
@@ -117,6 +116,7 @@ async function ask(body, failed) {
 
 async function translate() {
   clearTimeout(timer);
+  running.abort();
   hideAlternatives();
   if (!showCount()) {
     showAnswer("", "");
@@ -124,8 +124,6 @@ async function translate() {
     return;
   }
   if (!at("text").value.trim()) {
-    asked += 1;
-    if (running) running.abort();
     showAnswer("", "");
     showError("");
     return;
