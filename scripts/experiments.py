@@ -11,9 +11,9 @@ settings that set it apart:
       - {name: baseline}
       - {name: more-dropout, set: [model.dropout=0.3]}
 
-With `minutes: 10` in the file each trains for the number of steps that takes 10 minutes, validations not included. It
-times a few steps first (`mt train --dry-run`). Warm-up, moving average and validations follow the number of steps,
-whatever the file says about them.
+With `minutes: 10` in the file, or in one of its experiments, each trains for the number of steps that takes 10 minutes,
+validations not included. It times a few steps first (`mt train --dry-run`). Warm-up, moving average and validations
+follow the number of steps, whatever the file says about them.
 
 No experiment sees a test set: `data.test` is null in all of them. The table has BLEU on the validation set (greedy, the
 best of the training; beam search, of the finished model), the time in CPU minutes, which other work on the machine
@@ -59,7 +59,7 @@ def read_experiments(path: Path) -> list[Experiment]:
             str(entry["name"]),
             entry["base"] if "base" in entry else content["base"],
             [*shared, *entry.get("set", [])],
-            content.get("minutes"),
+            entry.get("minutes", content.get("minutes")),
         )
         for entry in content["experiments"]
     ]

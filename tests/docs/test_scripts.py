@@ -67,7 +67,7 @@ def test_experiments_are_trained_without_a_test_set_and_laid_out_in_a_table(tiny
 
 @pytest.mark.slow
 def test_experiments_of_some_minutes_have_the_steps_that_take_them(tiny: Path) -> None:
-    (tiny / "list.yaml").write_text("{base: tiny.yaml, minutes: 0.01, experiments: [{name: plain}]}")
+    (tiny / "list.yaml").write_text("{base: tiny.yaml, minutes: 60, experiments: [{name: plain, minutes: 0.01}]}")
     row = script("experiments.py", "list.yaml", cwd=tiny).splitlines()[-1].split(" | ")
     runs = tiny / "runs" / "experiments"
     steps = round(0.6 / float((runs / "plain.seconds").read_text()))

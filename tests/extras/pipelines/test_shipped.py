@@ -94,12 +94,15 @@ def test_init_writes_a_pipeline_for_the_users_text(held_out: bool, tmp_path: Pat
     assert "already exists" in mt(*words, cwd=tmp_path, code=2).stderr
 
 
-@pytest.mark.parametrize(("pairs", "layers"), [(19_999, (6, 1)), (20_000, (3, 3))])
-def test_a_decoder_of_one_layer_is_for_little_text(pairs: int, layers: tuple[int, int], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("pairs", "written", "layers"),
+    [(19_999, 3, (6, 1)), (20_000, 3, (4, 2)), (20_000, 4, (6, 2)), (20_000, 6, (9, 3))],
+)
+def test_a_students_decoder_has_few_layers(pairs: int, written: int, layers: tuple[int, int], tmp_path: Path) -> None:
     make_project(tmp_path)
     for code in ("en", "xx"):
         (tmp_path / f"train.{code}").write_text("a\n" * pairs)
-    text = (tmp_path / "tiny.yaml").read_text().replace("coder_layers: 1", "coder_layers: 3")
+    text = (tmp_path / "tiny.yaml").read_text().replace("coder_layers: 1", f"coder_layers: {written}")
     text = text.replace("data:\n", f"data:\n  root: {tmp_path}\n")
     (tmp_path / "tiny.yaml").write_text(text)
     train = [{"source": "train.en", "target": "train.xx"}]
