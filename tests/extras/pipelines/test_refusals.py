@@ -37,7 +37,7 @@ BAD = {
         ":11: ",
         "teacher_1 needs teacher_1",
     ),
-    "no model": ("model: {step: student}", "model: {step: translated}", ":18: ", "needs a train step"),
+    "no model": ("model: {step: student}", "model: {step: translated}", ":18: ", "needs a step of kind train"),
     "a file of a model": (
         "model: {step: student}",
         "model: {step: student, file: model}",
