@@ -40,7 +40,7 @@ class Term(NamedTuple):
     Attributes:
         start, end: its characters in the text.
         forms: the accepted forms of its translation, the preferred one first.
-        sentence_case: whether a form that begins a sentence is capitalised; not iPhone and the like.
+        sentence_case: whether a form that begins a sentence is capitalised, unless it is like iPhone.
         is_spaced: whether forms must be whole words: the target language writes spaces, and the term is a whole word.
         source: the text in its usual case: as the glossary has it, or as it is.
         is_requested: whether a glossary or a `keep` pattern covers some of it, not only `SPANS`.
@@ -59,8 +59,10 @@ class Term(NamedTuple):
     def form(self, begins: bool) -> str:
         """Return the preferred form, as written at the beginning of a sentence or elsewhere."""
         form = self.forms[0]
-        has_own_case = any(map(str.isupper, _NO_LETTER.split(form, 1)[0]))  # as iPhone
-        return _capitalized(form, self.language) if begins and self.sentence_case and not has_own_case else form
+        if not (begins and self.sentence_case):
+            return form
+        has_own_case = any(map(str.isupper, _NO_LETTER.split(form, 1)[0]))
+        return form if has_own_case else _capitalized(form, self.language)
 
     def is_in(self, text: str) -> bool:
         """Return True if a translation contains one of the forms."""

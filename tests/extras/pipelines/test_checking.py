@@ -61,7 +61,7 @@ def test_a_filter_is_checked_too(folder: Path) -> None:
         good + clean % "keep_share: 0.5": "select by `scores`",
         good + clean % "scores: {step: s}, by: dual": "no threshold for dual; add min_score or keep_share",
         good + clean % "scores: .": "pipeline.yaml:6: steps.c.clean.scores: . has no scores.tsv",
-        good + clean % "scores: {step: t}": "needs a step of kind score, and that of t is train",
+        good + clean % "scores: {step: t}": "needs a step of kind score, but t is of kind train",
         good + clean % "scores: {step: s}, keep_share: 2": "must be at most 1",
         kept + use % ("train.yy", "{step: c, file: train.xx}"): "step c writes train.en, train.xx, not train.yy",
         kept + use % ("train.en", "train.xx"): "the lines of train.xx are not those of",

@@ -169,7 +169,7 @@ def _reference_problems(pipeline: Pipeline, named: Iterable[tuple[TreePath, Plac
         key = next((str(part) for part in reversed(path) if not isinstance(part, int)), "")
         wanted = _PRODUCERS.get(key.rpartition(".")[2])
         if wanted and (kind != wanted or place.file):
-            fault = f"needs a step of kind {wanted}, and that of {place.step} is {kind}"
+            fault = f"needs a step of kind {wanted}, but {place.step} is of kind {kind}"
             yield Problem(path, fault if kind != wanted else "leave out `file`; the step alone names its output")
         elif place.file and (place.file.startswith("/") or ".." in place.file.split("/")):
             yield Problem(path, f"{place.file} is not in the step's folder")

@@ -88,10 +88,11 @@ def _student(config: Config, path: Path, minutes: float | None) -> str:
 
 
 def _shape(model: ModelConfig, pairs: int) -> str:
-    """Return the key of a model that decodes faster, as most of its decoder's layers move to the encoder."""
-    layers = model.encoder_layers + model.decoder_layers
-    decoder = max(_MIN_DECODER, model.decoder_layers // 2)
-    encoder, decoder = (6, 1) if pairs < _FEW_PAIRS else (layers - decoder, decoder)
+    """Return the key `model` with a deeper encoder and a shallower decoder, which translates faster."""
+    encoder, decoder = 6, 1
+    if pairs >= _FEW_PAIRS:
+        decoder = max(_MIN_DECODER, model.decoder_layers // 2)
+        encoder = model.encoder_layers + model.decoder_layers - decoder
     return f"model: {{encoder_layers: {encoder}, decoder_layers: {decoder}}}"
 
 
