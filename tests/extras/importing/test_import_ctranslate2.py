@@ -1,5 +1,6 @@
 """Import of CTranslate2 folders: of our own export, and of transformers' models as the converter writes them."""
 
+import math
 import re
 import shutil
 import struct
@@ -182,6 +183,12 @@ def _no_heads(path: Path) -> None:
     path.write_bytes(re.sub(rb"(coder/num_heads\0.{6}).", rb"\1" + b"\0", path.read_bytes(), flags=re.DOTALL))
 
 
+def _endless(path: Path) -> None:
+    """Write an infinite float in place of the numbers of heads, integers of two bytes."""
+    number = struct.pack("=BBIf", 0, 0, 4, math.inf)
+    path.write_bytes(re.sub(rb"(coder/num_heads\0).{8}", lambda m: m[1] + number, path.read_bytes(), flags=re.DOTALL))
+
+
 def _scalar(path: Path) -> None:
     """Write a number in place of a vector of 16."""
     content, name = path.read_bytes(), b"encoder/layer_0/ffn/layer_norm/gamma\0"
@@ -198,6 +205,7 @@ BAD = {
     "variable": (_renamed(b"layer_0/ffn/linear_1", b"layer_0/ffn/linear_7"), "unexpected variable"),
     "scalar": (_scalar, "unexpected variable 'encoder/layer_0/ffn/layer_norm/gamma'"),
     "no-heads": (_no_heads, "it has 0 attention heads"),
+    "endless": (_endless, "num_heads is inf, so this is another architecture"),
     "empty": (lambda path: path.write_bytes(b""), "not a CTranslate2 model"),
 }
 

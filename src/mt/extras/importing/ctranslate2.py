@@ -113,7 +113,8 @@ def _flags(folder: Path, variables: Mapping[str, Variable]) -> dict[str, float]:
             required, number = _FLAGS[flag], variable.value
             if flag == "scale_embeddings" and NUMBER_TYPES[variable.number_type] == "f" and number == 1:
                 number = 0.0  # a factor, not a switch
-            if flags.setdefault(flag, number) != number or (required is not None and number != required):
+            agrees = math.isfinite(number) and flags.setdefault(flag, number) == number
+            if not agrees or (required is not None and number != required):
                 raise InputError(f"{folder / 'model.bin'}: {name} is {number:g}, so this is another architecture")
     return flags
 
