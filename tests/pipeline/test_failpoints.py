@@ -8,7 +8,7 @@ import pytest
 
 from command import FAILPOINT
 from conftest import made_once, make_project
-from resume_helpers import run_of, train, weights
+from resume_helpers import events, run_of, train, weights
 
 KINDS = ("SIGKILL", "ENOSPC", "EIO", "EACCES")
 SETTINGS = ("training.max_steps=8", "training.validate_every=4", "training.save_every=2", "training.ema_decay=0.9")
@@ -41,6 +41,7 @@ def check(undisturbed: tuple[Path, list[str]], folder: Path, place: int, kind: s
         assert "mt: " in failed.stderr, context
     train(folder, *SETTINGS)
     assert weights(folder) == weights(expected), context
+    assert events(folder)[-1].keys() == events(expected)[-1].keys(), context
     run = run_of(folder).root
     assert not list(run.rglob("*.partial*")), context
     shutil.rmtree(run)
@@ -57,6 +58,13 @@ def test_a_failure_anywhere_changes_nothing(undisturbed: tuple[Path, list[str]],
     """Places at even distances, with each kind of failure in turn."""
     place = (2 * sample + 1) * len(undisturbed[1]) // (2 * SAMPLES)
     check(undisturbed, tmp_path, place, KINDS[sample % len(KINDS)])
+
+
+def test_the_event_of_a_finished_model_is_written_even_after_a_failure(
+    undisturbed: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    assert undisturbed[1][-1] == "write runs/tiny/metrics.jsonl"
+    check(undisturbed, tmp_path, len(undisturbed[1]) - 1, "ENOSPC")
 
 
 @pytest.mark.parametrize("kind", ["SIGKILL", "EIO"])

@@ -125,6 +125,14 @@ def test_plans_are_repeated_until_the_limit_changes(tiny: Path) -> None:
     assert (other.at(39), other.at(40)) == (300, 300)
 
 
+def test_a_recorded_plan_ends_after_a_longer_warm_up(tiny: Path) -> None:
+    """Otherwise the cosine would have no step to fall in: a division by zero."""
+    slow = plan(tiny)
+    slow.add_step(99.0)
+    assert slow.replan(40) == 41
+    assert plan(tiny, "training.warmup_steps=41", step=40).at(40) == 42
+
+
 def test_a_damaged_record_is_named(tiny: Path) -> None:
     plan(tiny)
     path = tiny / "run/length.json"

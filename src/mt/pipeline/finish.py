@@ -51,33 +51,29 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
     distributed = trainer.distributed
     weights, origin = trainer.final_weights.final()
     key = _key(config, run_dir, tokenizers, weights, origin) if distributed.is_main else ""
-    if not distributed.broadcast(distributed.is_main and _is_complete(run_dir.model, key, state.step)):
+    is_complete = distributed.broadcast(distributed.is_main and _is_complete(run_dir.model, key, state.step))
+    if not is_complete:
         model = trainer.full_model.to(trainer.model.device)
         set_parameters(model, weights)
         trained = _TrainedModel(run_dir, tokenizers, model, distributed)
         if distributed.is_main:
-            facts = {
-                "key": key,
-                "format": _MODEL_FORMAT,
-                "weights": origin,
-                "steps": state.step,
-                "training_seconds": round(state.seconds),
-                "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            }
+            created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            facts = {"key": key, "format": _MODEL_FORMAT, "weights": origin, "steps": state.step, "created": created}
+            facts["training_seconds"] = round(state.seconds)
             trained.write_folder(config, weights, facts)
-            trainer.metrics.write(
-                "done",
-                state.step,
-                weights=origin,
-                test=facts["test"],
-                formats=facts["formats"],
-                passes=trainer.batches.epochs_done,
-                tokens=state.tokens,
-                seconds=round(state.seconds, 3),
-                peak_memory=facts["peak_memory"],
-            )
         else:
             trained.score(config)
+    # After the folder is complete; a crash, or a full disk, may have come between them.
+    if distributed.is_main and not (is_complete and trainer.metrics.last_event()[0] == "done"):
+        facts = read_manifest(run_dir.model.root)
+        trainer.metrics.write(
+            "done",
+            state.step,
+            **{name: facts[name] for name in ("weights", "test", "formats", "peak_memory")},
+            passes=trainer.batches.epochs_done,
+            tokens=state.tokens,
+            seconds=round(state.seconds, 3),
+        )
 
 
 def _is_complete(folder: ModelDir, key: str, steps: int) -> bool:
@@ -183,8 +179,7 @@ class _TrainedModel:
         settings = TranslationSettings.of(config)
         if converted is not None:
             return open_converted(converted, settings, self.tokenizers, EngineChoice()).translator
-        engine = TorchEngine(self.model, settings.batch_tokens)
-        return Translator(engine, self.tokenizers, settings, preprocessing)
+        return Translator(TorchEngine(self.model, settings.batch_tokens), self.tokenizers, settings, preprocessing)
 
     def score(
         self, config: Config, converted: ModelDir | None = None, preprocessing: Preprocessing = NO_PREPROCESSING

@@ -62,7 +62,7 @@ class LengthPlan:
     def at(self, step: int) -> int:
         """Return the number of steps that holds at a step."""
         latest = max((at for at in self._plans if at <= step), default=None)
-        return self._settings.max_steps if latest is None else self._plans[latest]
+        return self._settings.max_steps if latest is None else max(self._plans[latest], _least_steps(self._settings))
 
     def is_due(self, step: int) -> bool:
         """Return True at the end of the warm-up and, until the first validation, at powers of two after it or from 64.
@@ -110,12 +110,16 @@ def fitting_steps(settings: TrainingConfig, step: int, seconds_left: float, per_
     """Return the number of steps of a training that uses up the seconds left, within the bounds of its settings.
 
     Args:
-        settings: a learning rate that falls to zero needs a step after the warm-up, and with max_epochs no more steps
-            than configured, as the epochs may end before it has fallen.
+        settings: with max_epochs, a learning rate that falls to zero needs no more steps than configured, as the epochs
+            may end before it has fallen.
         step: the step that the training has reached.
         seconds_left: the time left after that step.
         per_step: seconds of a step, with its share of a validation.
     """
-    lower = settings.warmup_steps + 1 if settings.ends_at_zero else 1
     max_factor = 1 if settings.ends_at_zero and settings.max_epochs is not None else _MAX_FACTOR
-    return int(min(max(step + seconds_left / per_step, step, lower), max_factor * settings.max_steps))
+    return int(min(max(step + seconds_left / per_step, step, _least_steps(settings)), max_factor * settings.max_steps))
+
+
+def _least_steps(settings: TrainingConfig) -> int:
+    """Return the fewest steps of a plan: a learning rate that falls to zero needs a step after the warm-up."""
+    return settings.warmup_steps + 1 if settings.ends_at_zero else 1

@@ -44,13 +44,14 @@ class MetricsLog:
             tracker.write(event, step, numbers)
         self.listener(json.loads(line))  # as it is read from the file
 
-    def last_step(self) -> int:
-        """Return the step of the last event; 0 without one."""
+    def last_event(self) -> tuple[str, int]:
+        """Return the name and the step of the last event; no name and 0 without one."""
         lines = self._run.metrics.read_bytes().splitlines() if self._run.metrics.is_file() else []
         for line in reversed(lines):
             with contextlib.suppress(ValueError, TypeError, KeyError):  # truncated
-                return int(json.loads(line)["step"])
-        return 0
+                record = json.loads(line)
+                return record["event"], int(record["step"])
+        return "", 0
 
     def close(self) -> None:
         for tracker in self._trackers or []:

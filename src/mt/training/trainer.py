@@ -106,7 +106,7 @@ class Trainer:
             StoppedError: a signal came; everything is saved.
             DivergedError: five updates in a row were not finite; 21 in fp16.
         """
-        if not self._end_reason() or self._has_unscored_steps() or self.metrics.last_step() > self.state.step:
+        if not self._end_reason() or self._has_unscored_steps() or self.metrics.last_event()[1] > self.state.step:
             self.metrics.write("resume" if self.state.step else "start", self.state.step)
         is_alone = self.distributed.world_size == 1  # an interrupted rank could hang, waiting for the others
         with StopRequest(not self.distributed.is_main, interrupts=is_alone) as stop, self._progress_bar() as bar:
