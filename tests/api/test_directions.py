@@ -31,7 +31,8 @@ TBX = """<martif><text><body><termEntry>
 def model(tmp_path: Path) -> Translator:
     """A model from French and English to German, trained for inline terms, with terms in English and German only."""
     both = BpeTokenizer.train([*ENGLISH, *GERMAN], 300, TERM_TAGS)
-    folder = whole_folder(tmp_path / "model", "decoding.max_length=30", pair=TokenizerPair(both, both))
+    changes = ("decoding.max_length=30", "augmentation.terms=0.3")
+    folder = whole_folder(tmp_path / "model", *changes, pair=TokenizerPair(both, both))
     (tmp_path / "terms.tbx").write_text(TBX)
     opened = open_model(folder, EngineChoice("torch"))
     settings = replace(opened.settings, source_lang="fr,en")

@@ -28,7 +28,8 @@ XLIFF = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
 </body></file></xliff>"""
 XLIFF2 = """<x:xliff version="2.0" srcLang="en" trgLang="it" xmlns:x="urn:oasis">
 <x:file id="f"><x:unit id="u"><x:segment><x:source>two</x:source><x:target>due</x:target></x:segment>
-<x:ignorable><x:source> </x:source></x:ignorable>
+<x:segment><x:source>untranslated</x:source></x:segment>
+<x:ignorable><x:source>- </x:source><x:target>- </x:target></x:ignorable>
 <x:segment><x:source>three</x:source><x:target>tre</x:target></x:segment></x:unit></x:file></x:xliff>"""
 PO = """msgid ""
 msgstr ""

@@ -62,6 +62,11 @@ def test_occurrences(tmp_path: Path, text: str, expected: list[str]) -> None:
     assert [f"{text[term.start : term.end]} {term.forms[0]}" for term in found] == expected
 
 
+def test_invisible_characters_are_no_part_of_a_term(tmp_path: Path) -> None:
+    terms = glossary(tmp_path, "\u200b\tnichts\n\u200b old\xaddog\tHund\n").terms("en", "de")
+    assert [term.forms for term in terms.find("an olddog")] == [("Hund",)]
+
+
 def test_languages_without_spaces(tmp_path: Path) -> None:
     terms = glossary(tmp_path, "北京大学\tPeking-Universität\n北京\tPeking\n").terms("zh", "de")
     assert [term.forms[0] for term in terms.find("我在北京大学和北京")] == ["Peking-Universität", "Peking"]

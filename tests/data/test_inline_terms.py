@@ -154,7 +154,8 @@ def test_a_corpus_with_terms(tmp_path: Path, sampled: bool) -> None:
 def test_a_model_that_was_trained_so_reads_them(tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("dog\tHund\n")
     own = tokenizer()
-    folder = whole_folder(tmp_path / "model", pair=TokenizerPair(own, own)).root
+    pair = TokenizerPair(own, own)
+    folder = whole_folder(tmp_path / "model", "augmentation.terms=0.3", pair=pair).root
     for engine in ("torch", "ctranslate2"):
         model = load(folder, engine=engine, glossary=tmp_path / "terms.tsv")
         found = model.translate(["A dog.", "A cat."], details=True)
@@ -163,6 +164,13 @@ def test_a_model_that_was_trained_so_reads_them(tmp_path: Path) -> None:
         assert "Hund" in found[0].text.split()
     model = load(folder, engine="torch", glossary=tmp_path / "terms.tsv")
     assert "<2x-term>" not in model.translate("A dog.", details=True, attention=True).source_tokens
+    # The tags alone, as of the tokenizer of a teacher, do not tell that a model can read them.
+    for change, reads in (("training.init_from=teacher", True), ("training.distill_from=[teacher]", False)):
+        folder = whole_folder(tmp_path / change, change, pair=pair).root
+        model = load(folder, engine="torch", glossary=tmp_path / "terms.tsv")
+        found = model.translate("A dog.", details=True)
+        assert ("<2x-term>" in found.source_tokens) == reads
+        assert "Hund" in found.text.split()
 
 
 def test_the_configuration() -> None:

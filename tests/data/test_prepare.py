@@ -333,6 +333,8 @@ def test_a_missing_input_names_the_file_and_the_root(tmp_path: Path) -> None:
     (tmp_path / "folder.tsv").mkdir()
     with pytest.raises(InputError, match="is a folder"):
         input_digests(make_data_config(tmp_path, {"file": "folder.tsv"}))
+    with pytest.raises(InputError, match="File name too long"):
+        input_digests(make_data_config(tmp_path, {"file": f"{'a' * 300}.tsv"}))
 
 
 def test_a_pipe_is_refused_before_it_is_read(tmp_path: Path) -> None:

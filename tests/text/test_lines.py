@@ -330,6 +330,16 @@ def test_a_line_is_delivered_before_the_pipe_closes() -> None:
     assert empty.next() is None
 
 
+def test_a_pipe_without_line_ends_is_refused_in_little_memory() -> None:
+    stream = io.BufferedReader(_Chunks([bytes(4000)] * 15_000))
+    tracemalloc.start()
+    with pytest.raises(InputError, match="stdin:1: a line of more than 16 MB"):
+        next(read_available(stream, "stdin"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6
+
+
 def test_few_long_lines_are_held_together(tmp_path: Path) -> None:
     (tmp_path / "text").write_text(f"{'a' * 2**20}\n" * 20 + "a\n" * 5000)
     sizes = [len(block) for block in input_lines((), tmp_path / "text", 4000)]

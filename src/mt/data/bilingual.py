@@ -19,8 +19,8 @@ Unit = tuple[int, list[tuple[str, str]]]  # line, and its texts with their langu
 _UNNAMED = ("source", "target")  # stand for the languages that a file does not name
 _UNITS = frozenset("tu trans-unit segment termEntry conceptEntry".split())
 _TEXTS = frozenset("seg source target term".split())
-# Inline markup of another program, and elements that hold texts of other units.
-_SKIPPED = frozenset("bpt ept ph it ut x bx ex alt-trans match glossEntry".split())
+# Inline markup of another program, and elements that hold texts of other units or of none.
+_SKIPPED = frozenset("bpt ept ph it ut x bx ex alt-trans match glossEntry ignorable".split())
 _ROOTS = {".tmx": ("tmx",), ".tbx": ("martif", "tbx")}  # the root of XLIFF is xliff
 _BLOCK = 2**16  # bytes
 _MAX_UNIT = 2**24  # bytes

@@ -210,8 +210,8 @@ def input_digests(data: DataConfig, digest: Callable[[Path], str] = sha256) -> d
 
 
 def _file_digest(path: Path, digest: Callable[[Path], str], hint: str = "") -> str:
-    refuse_pipe(path)
     with explain_read_errors(path, hint):
+        refuse_pipe(path)
         return digest(path)
 
 

@@ -59,10 +59,8 @@ class Term(NamedTuple):
     def form(self, begins: bool) -> str:
         """Return the preferred form, as written at the beginning of a sentence or elsewhere."""
         form = self.forms[0]
-        if not (begins and self.sentence_case):
-            return form
         has_own_case = any(map(str.isupper, _NO_LETTER.split(form, 1)[0]))
-        return form if has_own_case else _capitalized(form, self.language)
+        return _capitalized(form, self.language) if begins and self.sentence_case and not has_own_case else form
 
     def is_in(self, text: str) -> bool:
         """Return True if a translation contains one of the forms."""
@@ -106,7 +104,8 @@ class Terms:
         self._spaced, self._into_spaced = map(is_spaced, languages)
         # A word ends where a Korean particle follows it without a space.
         self._word = re.compile(rf"{_W}+|(?:(?!{_W})\w)+|\S" if self._spaced else r"\S")
-        self._entries = {with_plain_spaces(term): entries[term] for term in entries} if self._spaced else entries
+        plain = with_plain_spaces if self._spaced else str  # nothing is left of a term of invisible characters
+        self._entries = {key: entries[term] for term in entries if (key := plain(term).strip())}
         self._lengths: dict[str, tuple[int, ...]] = {}  # of the terms with a first word, longest first
         self._sources: dict[tuple[str, str], str] = {}  # of the terms by first word and a spelling found in text
         for source in sorted(self._entries, key=lambda source: -len(source)):

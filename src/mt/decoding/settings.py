@@ -31,6 +31,7 @@ class TranslationSettings:
     target_tag: str = "source"
     guided: bool = False  # one attention head has learned word alignment
     pairs: str = ""  # trained pairs of several source languages, as `en>de,de>en`; empty: all
+    inline_terms: bool = False  # it has learned to read terms in its source, for which its tokenizer has tags
 
     @property
     def sentence_format(self) -> SentenceFormat:
@@ -56,7 +57,7 @@ class TranslationSettings:
     @classmethod
     def of(cls, config: "Config") -> "TranslationSettings":
         """Return the settings of a configuration."""
-        decoding = config.decoding
+        decoding, training = config.decoding, config.training
         search = SearchOptions(
             beam_size=decoding.beam_size,
             length_penalty=decoding.length_penalty,
@@ -84,6 +85,7 @@ class TranslationSettings:
             target_tag=config.model.target_tag,
             guided=config.is_guided,
             pairs=",".join(map(">".join, config.data.pairs)) if len(config.data.source_lang) > 1 else "",
+            inline_terms=bool(config.augmentation.terms or (training.init_from and training.init_tokenizer)),
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -91,9 +93,8 @@ class TranslationSettings:
         content = asdict(self)
         for name in ("sampling", "attention"):  # chosen by each call, never by the model
             del content["search"][name]
-        if not self.pairs:
-            del content["pairs"]
-        return content
+        optional = {"pairs": self.pairs, "inline_terms": self.inline_terms}
+        return {name: value for name, value in content.items() if optional.get(name, True)}
 
     @classmethod
     def read(cls, path: Path) -> "TranslationSettings":

@@ -49,7 +49,7 @@ class Translator:
     source_lang: str = ""  # of the text; empty where the model has one or it is unknown
     chosen: str | None = None  # one of the target languages; None where it is still to be chosen with `to`
     glossary: "Glossary | None" = None  # terms that translations must have
-    inline_terms: bool = True  # write terms into sources if the model was trained so; never where attention is returned
+    inline_terms: bool = True  # write terms into sources if the settings say so; never where attention is returned
     format: SentenceFormat = field(init=False)  # has the source language, if it is known
     tags: Tags = field(init=False)  # ask for the target language; empty where the model knows one language
     separator: str = field(init=False)  # joins sentences of the output
@@ -165,7 +165,7 @@ class Translator:
         parts = [part for line in split for part in line]
         spans = options.keep_spans and options.sampling is None
         terms = [self._terms.find(part, spans) for part in parts] if spans or self.glossary else []
-        inline = terms if self.inline_terms and not options.attention else []
+        inline = terms if self.inline_terms and self.settings.inline_terms and not options.attention else []
         encoded = encode_with_terms(self.tokenizers.source, parts, inline, self._limit)
         ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
         positions, n_tags = self.settings.max_positions, len(self._target_tags)

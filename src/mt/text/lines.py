@@ -226,15 +226,15 @@ def read_available(stream: BufferedReader, name: str) -> Iterator[list[str]]:
 
 
 def _arriving(stream: BufferedReader) -> Iterator[list[bytes]]:
-    pending: list[bytes] = []  # pieces of an unfinished line, joined once, since it may be long
+    pending = bytearray()  # an unfinished line
     while chunk := stream.read1(_READ):
         first, *others = chunk.split(b"\n")
-        pending.append(first)
-        if others:
-            yield [b"".join(pending), *others[:-1]]
-            pending = [others[-1]]
-    if last := b"".join(pending):
-        yield [last]
+        pending += first
+        if others or len(pending) >= _MAX_LINE:  # which `decode_lines` refuses
+            yield [bytes(pending), *others[:-1]]
+            pending = bytearray().join(others[-1:])
+    if pending:
+        yield [bytes(pending)]
 
 
 def without_line_breaks(text: str) -> str:
