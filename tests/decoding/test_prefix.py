@@ -281,6 +281,8 @@ def test_python(folder: Path) -> None:
     found = model.translate(LINES, prefix=["Ein", "", "Das "], details=True)
     assert [each.text for each in found[::2]] == ["Ein" + found[0].completion, "Das " + found[2].completion]
     assert found[1].completion == found[1].text
+    broken, plain = (model.translate("A dog.", prefix=f"Das{space}a", details=True) for space in ("\r\n", " "))
+    assert (broken.n_best, broken.tokens) == (plain.n_best, plain.tokens)
     with pytest.raises(InputError, match="line 2 has no prefix"):
         model.translate(LINES, prefix=["Ein"])
     for lines, prefixes in ((LINES, ["Ein"] * 4), (iter(LINES), iter(["Ein"] * 4))):

@@ -324,7 +324,7 @@ def test_long_lines_of_a_text_give_one_warning(notices: list[str]) -> None:
     translator.best(["Two men.", LONG, "A dog.", LONG], GREEDY)
     assert not notices
     translator.warn_long_lines(["Two men.", LONG, "A dog.", LONG], "test set")
-    translator.warn_long_lines(["Two men."], "test set")
+    translator.warn_long_lines(["Two men.", "\u200b" * 100 + "A dog."], "test set")  # translated without these spaces
     told = "test set: 2 of 4 lines are longer than the model's limit (line 2 is the first); translated in parts"
     assert notices == [told]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mt.data.tokenizer import SPACE, SPECIALS, UNK_ID, normalized
 from mt.errors import InputError
+from mt.text.lines import without_line_breaks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +60,7 @@ class PrefixSpeller:
         Raises:
             InputError: the tokenizer cannot spell one of its characters.
         """
-        tokenizer = self._tokenizer
+        tokenizer, text = self._tokenizer, without_line_breaks(text)
         ids = tokenizer.encode(text)
         if UNK_ID in ids:
             unknown = next((c for c in text if UNK_ID in tokenizer.encode(c)), text)

@@ -114,9 +114,7 @@ class Translator:
         Raises:
             InputError: it is still to be chosen.
         """
-        chosen = self.to(None).chosen
-        assert chosen is not None
-        return chosen
+        return self.to(None).chosen or ""
 
     def translate(
         self, lines: Sequence[str], options: SearchOptions, first_line: LineNumbers = 1, prefixes: Sequence[str] = ()
@@ -237,7 +235,7 @@ class Translator:
 
     def warn_long_lines(self, lines: Sequence[str], text_name: str) -> None:
         """Log one warning about all lines longer than the model's limit."""
-        long = [number for number, line in enumerate(lines, 1) if len(self._split(line)) > 1]
+        long = [n for n, line in enumerate(lines, 1) if len(self._split(self._preprocessed(line).line)) > 1]
         if long:
             message = "%s: %d of %d lines are longer than the model's limit (line %d is the first); translated in parts"
             log.warning(message, text_name, len(long), len(lines), long[0])

@@ -114,8 +114,5 @@ def perturbations_table(results: Sequence[PerturbationResult], signature: str) -
 
 
 def perturbations_json(results: Sequence[PerturbationResult], signature: str) -> dict[str, Any]:
-    rows = [rounded(asdict(result)) for result in results]
-    for row in rows:
-        if not row["source_lang"]:
-            del row["source_lang"]
+    rows = [{k: v for k, v in rounded(asdict(result)).items() if k != "source_lang" or v} for result in results]
     return {"perturbations": rows, "signature": signature}

@@ -1,12 +1,12 @@
 """Sentence-level chrF and BLEU of all pairs of a list of sentences, equal to sacreBLEU's.
 
-    N sentences   G distinct n-grams of one order
+    N sentences   R references, which are some of them
 
 Minimum Bayes risk decoding needs N * N scores per line, but sacreBLEU scores one pair at a time. Both metrics depend
 only on the n-grams that two sentences share, so all pairs are counted at once.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
@@ -21,6 +21,7 @@ Matrix = NDArray[np.float64]
 
 _CHRF_ORDER, _BETA = 6, 2
 _BLEU_ORDER = 4
+_NGRAMS_AT_ONCE = 4096  # in memory as a matrix
 _ALL = slice(None)
 
 
@@ -39,8 +40,7 @@ def chrf(sentences: Sequence[str], references: slice = _ALL) -> Matrix:
         precision += np.where(counts, shared / np.maximum(hypothesis, 1), 0)
         recall += np.where(counts, shared / np.maximum(reference, 1), 0)
         orders += counts
-    precision /= np.maximum(orders, 1)
-    recall /= np.maximum(orders, 1)
+    precision, recall = precision / np.maximum(orders, 1), recall / np.maximum(orders, 1)
     divisor = _BETA**2 * precision + recall
     return 100 * ((1 + _BETA**2) * precision * recall / np.where(divisor > 0, divisor, 1))
 
@@ -73,15 +73,23 @@ def bleu(sentences: Sequence[str], references: slice = _ALL, characters: bool = 
 
 def _shared_ngrams(sentences: Sequence[Sequence[Hashable]], order: int, references: slice) -> tuple[Matrix, Matrix]:
     """Return the numbers of n-grams that sentences and references share (N, R), and that each sentence has (N,)."""
-    counters = [Counter(sentence[i : i + order] for i in range(len(sentence) - order + 1)) for sentence in sentences]
-    columns = {ngram: i for i, ngram in enumerate(dict.fromkeys(ngram for counts in counters for ngram in counts))}
-    counts = np.zeros((len(sentences), len(columns)))  # (N, G)
-    for i, counter in enumerate(counters):
-        for ngram, count in counter.items():
-            counts[i, columns[ngram]] = count
-    # Restricted to the columns of the reference's n-grams: over all G columns, the time would grow as N cubed.
-    shared = [np.minimum(counts[:, row > 0], row[row > 0]).sum(axis=1) for row in counts[references]]
-    return np.stack(shared, axis=1), counts.sum(axis=1)
+    owners = defaultdict[Hashable, list[int]](list)  # the sentences that have an n-gram once, twice, ...
+    for row, sentence in enumerate(sentences):
+        counts = Counter(sentence[i : i + order] for i in range(len(sentence) - order + 1))
+        for ngram, count in counts.items():
+            for number in range(count):
+                owners[ngram, number].append(row)
+    totals = np.array([max(0.0, len(sentence) - order + 1) for sentence in sentences])
+    several = [rows for rows in owners.values() if len(rows) > 1]
+    shared = np.zeros((len(sentences), len(totals[references])))
+    for start in range(0, len(several), _NGRAMS_AT_ONCE):
+        has = np.zeros((len(sentences), _NGRAMS_AT_ONCE), np.float32)
+        for column, rows in enumerate(several[start : start + _NGRAMS_AT_ONCE]):
+            has[rows, column] = 1
+        shared += has @ has[references].T
+    own = np.arange(len(totals))[references]  # a sentence shares all of its own
+    shared[own, range(len(own))] = totals[own]
+    return shared, totals
 
 
 UTILITIES: dict[str, Callable[..., Matrix]] = {
