@@ -190,6 +190,7 @@ def test_a_run_is_shown(trained: Path) -> None:
     assert "known: tiny" in done.stderr
     given = ("--runs", trained / "runs")
     assert "en to xx" in command("runs", *given, "show", "tiny", cwd=trained.parent, MT_RUNS="elsewhere").stdout
+    assert command("runs", "show", ".", cwd=trained / "runs" / "tiny").stdout.startswith("tiny: en to xx")
     assert "--json belongs to the list" in command("runs", "--json", "show", "tiny", cwd=trained, code=2).stderr
 
 

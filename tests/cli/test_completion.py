@@ -20,6 +20,7 @@ def project(trained: Path, tmp_path: Path) -> Path:
         shutil.copytree(trained / "runs" / "tiny", tmp_path / "runs" / name)
     os.utime(tmp_path / "runs" / "old", (1, 1))
     (tmp_path / "runs" / "nothing").mkdir()
+    (tmp_path / "runs" / "odd").symlink_to("x" * 300)  # cannot be looked at, like others' runs in a shared folder
     for name in ("mine.yaml", "configs/demo.yaml", "configs/notes.txt", "other/deep.yml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")

@@ -10,7 +10,9 @@ from pydantic.fields import FieldInfo
 
 from config_helpers import SECTIONS, SMALLEST, configured, smallest
 from mt.config import Builtin, Config, FromTrain, HubDataset, PairFiles, TableFile, dump_config, parse_config
+from mt.config.loading import as_yaml
 from mt.config.problems import validate
+from mt.config.yaml_tree import parse_yaml
 
 ODD_TEXTS = [*"no 1e-4 0o17 12:30 ~ {x} ' \" *a .5 1_0 = 😀".split(), "é: #", "a, b", "- ", " a ", "\u00a0a\u3000"]
 
@@ -19,6 +21,11 @@ ODD_TEXTS = [*"no 1e-4 0o17 12:30 ~ {x} ' \" *a .5 1_0 = 😀".split(), "é: #",
 def test_odd_texts_stay_text_when_dumped(text: str) -> None:
     config = Config.model_validate(configured("data", root=text))
     assert parse_config(dump_config(config), "dumped.yaml").data.root == text
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a: b\n\n", "\n", "a\u2028b", "\x85", "'\t\\"])
+def test_any_text_is_one_line_of_yaml(text: str) -> None:
+    assert [parse_yaml(line, "line").root for line in as_yaml([text]).splitlines()] == [[text]]
 
 
 def values_of(field: FieldInfo) -> st.SearchStrategy[Any]:

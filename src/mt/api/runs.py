@@ -38,7 +38,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        return self.path.name
+        return self.path.absolute().name
 
     @property
     def _dir(self) -> RunDir:
@@ -182,9 +182,9 @@ def next_command(run: Run, state: str) -> str:
         return ""
     runs, usual = run.path.absolute().parent, Path(os.environ.get("MT_RUNS") or "runs").absolute()
     elsewhere = "" if runs == usual else f" --runs {quoted(str(runs))}"
-    command, name = f"mt train --config {quoted(str(config))}{elsewhere}", run.path.absolute().name
-    if run.config["name"] != name:  # the folder was copied or renamed
-        return f"{command} --set {quoted(f'name={as_yaml(name)}')}"
+    command = f"mt train --config {quoted(str(config))}{elsewhere}"
+    if run.config["name"] != run.name:  # the folder was copied or renamed
+        return f"{command} --set {quoted(f'name={as_yaml(run.name)}')}"
     return f"its `mt train` command continues it, or {command}"
 
 

@@ -4,6 +4,7 @@ Completion has to be fast, so it imports nothing heavy, and silent: on any error
 """
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -42,7 +43,8 @@ def _runs_or(kind: str) -> Complete:
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         runs, paths = Path(context.params.get("runs") or "runs"), []
         with contextlib.suppress(OSError):
-            paths = [p for p in runs.iterdir() if str(p).startswith(incomplete) and RunDir(p).config.is_file()]
+            named = [path for path in runs.iterdir() if str(path).startswith(incomplete)]
+            paths = [path for path in named if os.access(RunDir(path).config, os.R_OK)]  # others may be unreadable
             paths.sort(key=lambda path: -path.stat().st_mtime)
         return [CompletionItem(str(path)) for path in paths] or [CompletionItem(incomplete, type=kind)]
 

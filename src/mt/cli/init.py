@@ -84,7 +84,7 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
     unread = dict.fromkeys(("valid", "test", "general"), ())
     validated_data(InitOptions(**{key: value for key, value in (options | unread).items() if key != "held_out"}))
     path = output or Path(f"{options['name']}.yaml")
-    student = None if pipeline is None else path.with_name(f"{path.stem}-{pipeline}.yaml")
+    student = None if pipeline is None else path.parent / f"{path.stem}-{pipeline}.yaml"
     for written in filter(None, (path, student)):
         _check_outputs(written, force)
     paths += _inspect_held_out(options, given, asks)
@@ -254,8 +254,8 @@ def _check_outputs(path: Path, force: bool) -> None:
 
     A schema that `mt` wrote is replaced; any other existing file only with `force`.
     """
-    schema_path = path.with_name(_SCHEMA)
     require_writable(path, "--output")
+    schema_path = path.with_name(_SCHEMA)
     if path == schema_path:
         raise InputError(f"--output {path}: the schema for editors is written there", "name another file")
     if path.exists() and not force:

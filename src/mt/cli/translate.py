@@ -79,6 +79,8 @@ def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, *
     if given["alignment"] or attention_file is not None:
         _require_attention(given, text)
         refuse_inputs([attention_file], inputs)
+        if output is not None and output == attention_file:
+            raise InputError(f"--attention {attention_file}: --output is the same file", "name another")
     if given["by_head"] and attention_file is None:
         raise InputError("--by-head belongs to --attention", "add --attention FILE, or leave it out")
     weights = _write_translations(text, input_, output, request, given)

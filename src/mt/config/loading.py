@@ -85,7 +85,7 @@ def dump_config(config: Config) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """PyYAML's dumper, without aliases, and with quotes around what YAML 1.2 would not read as text."""
+    """PyYAML's dumper, without aliases, and with quotes around what YAML 1.2 would not read as text on one line."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -93,10 +93,10 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     try:
-        is_text = isinstance(plain_scalar(text), str)
+        style = None if isinstance(plain_scalar(text), str) else "'"
     except ValueError:
-        is_text = False
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_text else "'")
+        style = "'"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style if text.isprintable() else '"')
 
 
 _Dumper.add_representer(str, _represent_text)

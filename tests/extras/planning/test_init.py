@@ -191,6 +191,12 @@ def test_nothing_is_overwritten_unless_forced(initialised: Path, tmp_path: Path)
         (["--train", "/dev/null", "train.xx"], "/dev/null: a pipe, not a file"),
         ([*TRAIN, "--output", "text/such"], "text is a file, not a folder"),
         ([*TRAIN, "--output", "folder", "--force"], "--output folder: this is a folder, not a file"),
+        ([*TRAIN, "--output", "."], "--output .: this is a folder, not a file"),
+        ([*TRAIN, "--output", "/", "--pipeline", "student"], "--output /: this is a folder, not a file"),
+        *(
+            (["--train", name, "--source-lang", "en", "--target-lang", "it"], "--train, file: must not contain control")
+            for name in ("zero\u200bwidth.csv", "zero\u200bwidth.jsonl")
+        ),
     ],
 )
 def test_errors_are_one_sentence(tiny: Path, arguments: list[str], message: str) -> None:
@@ -198,6 +204,8 @@ def test_errors_are_one_sentence(tiny: Path, arguments: list[str], message: str)
         write_lines(tiny / f"{name}.en", lines)
         write_lines(tiny / f"{name}.xx", lines)
     write_lines(tiny / "words.csv", ["a,b"] * 300)
+    write_lines(tiny / "zero\u200bwidth.csv", ["en,it", "a,b"])
+    write_lines(tiny / "zero\u200bwidth.jsonl", ['{"en": "a", "it": "b"}'])
     for name in ("text", "train.tok", "text.xx"):
         write_lines(tiny / name, ["a"] * 300)
     (tiny / "folder").mkdir()

@@ -134,6 +134,8 @@ def test_unclear_formats_are_asked_for(tmp_path: Path) -> None:
         assert found == {"source_column": "z", "target_column": "x"}
     with pytest.raises(InputError, match=r"--columns x:x: not two columns of .*a\.csv"):
         found_in(tmp_path, "a.csv", Given(header=True, columns="x:x"))
+    write_lines(tmp_path / "a.csv", [",y,z", "0,b,c"])  # as pandas writes a table with its index
+    assert keys(found_in(tmp_path, "a.csv", Given(header=True, columns="1:z")))["source_column"] == ""
     with pytest.raises(InputError, match="--delimiter ab: not one character"):
         found_in(tmp_path, "a.csv", Given(delimiter="ab"))
 

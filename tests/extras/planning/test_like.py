@@ -241,6 +241,11 @@ def test_joeynmt_searches_greedily_by_default(tmp_path: Path) -> None:
     assert (decoding.beam_size, decoding.length_penalty) == (1, 0.0)
 
 
+def test_options_of_several_lines_are_listed_in_one(tmp_path: Path) -> None:
+    _, comments = converted(tmp_path, JOEYNMT + 'remark: |\n  first\n  second: "2"\n')
+    assert r'remark: "first\nsecond: \"2\"\n"' in comments
+
+
 def test_joeynmt_ignores_a_peak(tmp_path: Path) -> None:
     text = JOEYNMT.replace("  learning_rate: 0.0007\n", "  learning_rate: 0.0007\n  learning_rate_peak: 0.001\n")
     config, comments = converted(tmp_path, text)

@@ -139,6 +139,7 @@ def test_the_suffix_chooses_the_format(two_languages: Path, tmp_path: Path) -> N
         (("--attention", "a.pdf", "a"), "must end in .png, .svg, .html"),
         (("--attention", "a.html", "--by-head", "a"), "--by-head is for images"),
         (("--by-head", "a"), "--by-head belongs to --attention"),
+        (("--attention", "a.svg", "--output", "a.svg", "a"), "--attention a.svg: --output is the same file"),
         (("--attention", "a.png", "a", "b"), "an image shows one text, and there are 2"),
         (("--attention", "a.png", ""), "a text without letters and digits has no attention"),
         (("--attention", "a.png", "…"), "a text without letters and digits has no attention"),

@@ -151,7 +151,7 @@ def _table(name: str, kind: str, given: Given, decide: Decide) -> Found:
     if kind in (".jsonl", ".parquet"):
         names = _keys(Path(name), kind)
     else:
-        rows = read_cells(Path(name), TableFile(**source), raise_issue)
+        rows = read_cells(Path(name), TableFile.model_construct(**source), raise_issue)
         names = [str(cell) for cell in next((cells for _, cells in rows), [])]
         if len(names) < 2:
             hint = "name the file of the translation, too, or the character between the columns with --delimiter"
@@ -182,7 +182,8 @@ def _keys(path: Path, kind: str) -> list[str]:
             raise InputError(f"{path}: cannot be read as Parquet: {first_line(error)}") from None
         nested = fields.get("translation")
         return [each.name for each in nested] if nested is not None and types.is_struct(nested) else list(fields)
-    row = next((row for _, row in table_rows(path, TableFile(file=str(path)), ("", ""), raise_issue)), None)
+    rows = table_rows(path, TableFile.model_construct(file=str(path)), ("", ""), raise_issue)
+    row = next((row for _, row in rows), None)
     if row is None:
         raise InputError(f"{path}: no row in it", "check the file")
     return list(row["translation"] if isinstance(row.get("translation"), dict) else row)
@@ -195,7 +196,7 @@ def _given_columns(columns: str | None, names: list[str], place: str) -> list[st
     chosen = [part if part in names else numbered.get(part) for part in columns.split(":")]
     if len(chosen) != 2 or None in chosen or chosen[0] == chosen[1]:
         raise InputError(f"--columns {columns}: not two columns of {place}", f"it has {', '.join(names)[:300]}")
-    return [name for name in chosen if name]
+    return [name for name in chosen if name is not None]
 
 
 def _paired_texts(name: str, key: str, given: Given, decide: Decide) -> Found:
