@@ -41,6 +41,7 @@ def _write_config(name: str, shapes: Sequence[Shape], arguments: argparse.Namesp
     if not path.exists():
         if len(shapes) == 1:
             first_config.SHAPES, first_config.first_shape = tuple(shapes), lambda inputs: shapes[0]
+            first_config.shape_for_few_steps = lambda shape, inputs: shape
         files = {
             option: [str(Path(f"{arguments.corpus / option}.{code}").resolve()) for code in arguments.languages]
             for option in ("train", "valid", "test")

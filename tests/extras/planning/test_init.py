@@ -36,6 +36,7 @@ from mt.extras.planning.recipe import (
     PlanInputs,
     first_shape,
     model_choices,
+    shape_for_few_steps,
     tokenizer_choices,
     training_choices,
 )
@@ -467,17 +468,26 @@ def test_a_text_too_large_for_the_step_limit_is_logged_and_a_measured_format_is_
 
 
 @pytest.mark.slow
-def test_a_time_of_few_steps_gets_smaller_batches(tmp_path: Path) -> None:
+def test_a_time_of_few_steps_gets_smaller_batches_and_fewer_layers(tmp_path: Path) -> None:
     rng = random.Random(1)
     lines = [" ".join(rng.choices("abcdefghij", k=8)) for _ in range(12_000)]
     source = {"source": str(write_lines(tmp_path / "train.en", lines))}
     source["target"] = str(write_lines(tmp_path / "train.xx", map(str.upper, lines)))
     options = InitOptions("few", "en", "xx", [source], (), (), 1.0, "cpu")
     text, _ = first_config.draft_config(options)
-    training = parse_config(text, "few.yaml").training
-    assert (training.max_tokens, training.max_steps < 2000) == (1024, True)
+    config = parse_config(text, "few.yaml")
+    assert (config.training.max_tokens, config.training.max_steps < 2000) == (1024, True)
+    assert (config.model.d_model, config.model.encoder_layers, config.model.decoder_layers) == (128, 2, 2)
     text, _ = first_config.draft_config(replace(options, minutes=600.0))
-    assert parse_config(text, "many.yaml").training.max_tokens == 2048
+    config = parse_config(text, "many.yaml")
+    assert (config.training.max_tokens, config.model.encoder_layers) == (2048, 3)
+
+
+def test_few_steps_cost_layers_only_where_that_was_measured() -> None:
+    inputs = PlanInputs(sample_of(30_000), "cpu", 2, 10.0)
+    assert shape_for_few_steps(SHAPES[0], inputs).encoder_layers == 2
+    assert [shape_for_few_steps(shape, inputs) for shape in SHAPES[1:]] == [*SHAPES[1:]]
+    assert shape_for_few_steps(SHAPES[0], replace(inputs, sample=sample_of(5_000))) == SHAPES[0]
 
 
 @pytest.mark.parametrize("split", [True, False])

@@ -25,6 +25,7 @@ from mt.extras.planning.recipe import (
     first_shape,
     model_choices,
     rounded,
+    shape_for_few_steps,
     tokenizer_choices,
     training_choices,
 )
@@ -37,8 +38,8 @@ _FIXED_SECONDS, _PAIRS_PER_SECOND = 40.0, 5000  # of preparation
 _VALIDATION_SHARE = 0.15  # of the training time, at most
 PROBE_LENGTH = Length(steps=1000, epochs=10.0, validations=10)
 _STEP_LIMITS = (50, 300_000)
-_FEW_STEPS = 1500  # of 2,048 tokens; with fewer, batches of half the size are better (docs/lab/defaults.md)
-_COPY_REASON = "also train to copy URLs, emoji and numbers; robust: true changes more, for 0.2 to 1.3 BLEU"
+_FEW_STEPS = 1500  # of 2,048 tokens; with fewer, half of these and 2+2 layers are better (docs/lab/defaults.md)
+_COPY_REASON = "also train to copy URLs, emoji and numbers; robust: true changes more, for 0.1 to 1.3 BLEU"
 _INT8_REASON = "1.5 to 2 times as fast as float32, with the same BLEU; shortlist: 50 is faster still"
 
 
@@ -102,6 +103,7 @@ def draft_config(options: InitOptions) -> tuple[str, str]:
     shape, length, measured = _fit_to_time(options, texts, tokenizers)
     if inputs.device == "cpu" and length.minutes is not None and length.steps < _FEW_STEPS:
         texts = replace(texts, inputs=replace(inputs, few_steps=True))
+        shape = shape_for_few_steps(shape, inputs)
         length, measured = _measured_length(options, texts, tokenizers, shape)
     inputs = with_precision(texts.inputs, measured)
     header, summary = describe(_config(options, inputs, shape, length), texts, measured)
