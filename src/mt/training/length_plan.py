@@ -110,7 +110,7 @@ def fitting_steps(settings: TrainingConfig, step: int, seconds_left: float, per_
     """Return the number of steps of a training that uses up the seconds left, within the bounds of its settings.
 
     Args:
-        settings: with max_epochs, a learning rate that falls to zero needs no more steps than configured, as the epochs
+        settings: with max_epochs, a learning rate that falls to zero gets no more steps than configured, as the epochs
             may end before it has fallen.
         step: the step that the training has reached.
         seconds_left: the time left after that step.

@@ -183,7 +183,7 @@ def _no_heads(path: Path) -> None:
     path.write_bytes(re.sub(rb"(coder/num_heads\0.{6}).", rb"\1" + b"\0", path.read_bytes(), flags=re.DOTALL))
 
 
-def _endless(path: Path) -> None:
+def _infinite(path: Path) -> None:
     """Write an infinite float in place of the numbers of heads, integers of two bytes."""
     number = struct.pack("=BBIf", 0, 0, 4, math.inf)
     path.write_bytes(re.sub(rb"(coder/num_heads\0).{8}", lambda m: m[1] + number, path.read_bytes(), flags=re.DOTALL))
@@ -205,7 +205,7 @@ BAD = {
     "variable": (_renamed(b"layer_0/ffn/linear_1", b"layer_0/ffn/linear_7"), "unexpected variable"),
     "scalar": (_scalar, "unexpected variable 'encoder/layer_0/ffn/layer_norm/gamma'"),
     "no-heads": (_no_heads, "it has 0 attention heads"),
-    "endless": (_endless, "num_heads is inf, so this is another architecture"),
+    "infinite": (_infinite, "num_heads is inf, so this is another architecture"),
     "empty": (lambda path: path.write_bytes(b""), "not a CTranslate2 model"),
 }
 

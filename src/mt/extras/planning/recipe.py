@@ -122,9 +122,9 @@ def first_shape(inputs: PlanInputs) -> Shape:
 
 
 def shape_for_few_steps(shape: Shape, inputs: PlanInputs) -> Shape:
-    """Return the shape for a time that suffices for few steps of this one: the demo's loses layers.
+    """Return the shape for a time that suffices for few steps only: 2+2 layers instead of the demo's 3+3.
 
-    For tiny corpora, which such steps read often, that was not measured.
+    Tiny corpora keep their shape, since few steps are many passes over them, for which fewer layers were not measured.
     """
     return _FEW_STEPS_SHAPE if shape == SHAPES[0] and inputs.pairs >= _TINY else shape
 
