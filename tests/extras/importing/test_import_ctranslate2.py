@@ -145,6 +145,9 @@ def test_converted_models_of_many_languages(kind: str, tmp_path: Path, monkeypat
     (tmp_path / "ct2" / "sentencepiece.bpe.model").unlink()
     with pytest.raises(InputError, match=r"sentencepiece.bpe.model: no such file"):
         mt_api.import_model(tmp_path / "ct2", tmp_path / "out", source_lang=source, target_langs=[target])
+    edit_json(tmp_path / "ct2" / "shared_vocabulary.json", lambda pieces: pieces.pop())
+    with pytest.raises(InputError, match=r"do not have a piece for each row"):
+        mt_api.import_model(tmp_path / "ct2", tmp_path / "out", source_lang=source, target_langs=[target])
 
 
 def test_the_command_reads_an_export(tmp_path: Path) -> None:
@@ -178,9 +181,10 @@ def _renamed(old: bytes, new: bytes) -> Callable[[Path], object]:
     return lambda path: path.write_bytes(path.read_bytes().replace(old, new))
 
 
-def _no_heads(path: Path) -> None:
-    """Set the lowest byte of the numbers, which follows their dimensions, type and size."""
-    path.write_bytes(re.sub(rb"(coder/num_heads\0.{6}).", rb"\1" + b"\0", path.read_bytes(), flags=re.DOTALL))
+def _set(name: bytes, value: int) -> Callable[[Path], object]:
+    """Set the lowest byte of the encoder's and the decoder's number, which follows its dimensions, type and size."""
+    number = re.compile(rb"(coder/%b\0.{6})." % name, re.DOTALL)
+    return lambda path: path.write_bytes(number.sub(lambda match: match[1] + bytes([value]), path.read_bytes()))
 
 
 def _infinite(path: Path) -> None:
@@ -204,8 +208,13 @@ BAD = {
     "setting": (_renamed(b"/multi_query_attention", b"/rotary_4_attention___"), "unexpected variable"),
     "variable": (_renamed(b"layer_0/ffn/linear_1", b"layer_0/ffn/linear_7"), "unexpected variable"),
     "scalar": (_scalar, "unexpected variable 'encoder/layer_0/ffn/layer_norm/gamma'"),
-    "no-heads": (_no_heads, "it has 0 attention heads"),
+    "no-heads": (_set(b"num_heads", 0), "it has 0 attention heads"),
+    "activation": (_set(b"activation", 4), r"its activation function is not one of ours \(relu, silu, gelu\)"),
     "infinite": (_infinite, "num_heads is inf, so this is another architecture"),
+    "scale": (
+        _renamed(b"decoder/layer_0/attention/layer_norm/beta", b"encoder/layer_0/ffn/linear_0/weight_scale"),
+        "the scale of 'encoder/layer_0/ffn/linear_0/weight' does not have a number per row",
+    ),
     "empty": (lambda path: path.write_bytes(b""), "not a CTranslate2 model"),
 }
 

@@ -1,4 +1,4 @@
-"""Architecture of a model whose weights, from other formats, have transformers' names already."""
+"""Architecture of a model without config.json, inferred from its weights under transformers' names."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ SIDES = ("encoder", "decoder")
 _EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
 _POSITION_TABLES = tuple(f"model.{side}.embed_positions.weight" for side in SIDES)
 _ROTARY_POSITIONS = 512  # of a model that does not say how many; it has no limit
-_ACTIVATIONS = ("relu", None, "silu", "gelu")  # of CTranslate2, by number
+_ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu"}  # of CTranslate2, by number
 
 
 def describe(
@@ -37,12 +37,14 @@ def describe(
         rotary = flags.get("self_attention/rotary_dim")  # which takes the place of tables
         positions = [] if rotary else [tensors[name] for name in _POSITION_TABLES]
         inner = tensors["model.decoder.layers.0.fc1.weight"]
-        activation = _ACTIVATIONS[int(flags["activation"])]
+        activation = _ACTIVATIONS.get(int(flags["activation"]))
         heads, pre_norm, scale = int(flags["num_heads"]), bool(flags["pre_norm"]), flags["scale_embeddings"]
-    except (KeyError, IndexError) as error:
+    except KeyError as error:
         raise InputError(f"{folder}: it has no {error}, so this is another architecture") from None
-    if any(matrix.dim() != 2 for matrix in (source, target, output, inner, *positions)):
-        raise InputError(f"{folder}: one of its matrices does not have two dimensions, so this is another architecture")
+    if any(matrix.dim() != 2 or not matrix.numel() for matrix in (source, target, output, inner, *positions)):
+        raise InputError(f"{folder}: one of its matrices is empty or has other than two dimensions")
+    if activation is None:
+        raise InputError(f"{folder}: its activation function is not one of ours ({', '.join(_ACTIVATIONS.values())})")
     d_model = source.shape[1]
     _refuse_others(folder, heads, d_model, scale, rotary)
     if rotary and any(name in tensors for name in _POSITION_TABLES):
@@ -83,11 +85,13 @@ def _refuse_others(folder: Path, heads: int, d_model: int, scale: float, rotary:
 
 def _positions(table: Tensor, d_model: int) -> tuple[str, bool]:
     """Return the kind of positions that a table (P, D) holds, and whether all sines come first."""
-    fits = table.shape[1] == d_model and d_model % 2 == 0
-    sines = SinusoidalPositions(d_model, 0).sinusoids(len(table)) if fits else torch.zeros(0)
-    orders = {False: sines, True: torch.cat([sines[:, ::2], sines[:, 1::2]], dim=1)} if len(sines) else {}
-    sines_first = next((key for key, expected in orders.items() if torch.allclose(expected, table, atol=1e-4)), None)
-    return "learned" if sines_first is None else "sinusoidal", sines_first is not False
+    if table.shape[1] == d_model and d_model % 2 == 0:
+        ours = SinusoidalPositions(d_model, 0).sinusoids(len(table))
+        theirs = torch.cat([ours[:, ::2], ours[:, 1::2]], dim=1)
+        for expected, sines_first in ((ours, False), (theirs, True)):
+            if torch.allclose(expected, table, atol=1e-4):
+                return "sinusoidal", sines_first
+    return "learned", True
 
 
 def add_start(tensors: dict[str, Tensor], theirs: dict[str, Any], size: int) -> None:

@@ -21,7 +21,7 @@ from mt.errors import InputError
 from mt.extras.export.common import MT_FOLDER
 from mt.extras.importing.arrays import SIDES, add_start, describe
 from mt.extras.importing.huggingface import TAGGED, Description, Languages, plan_of_export
-from mt.extras.importing.safe_tensors import Tensors, read_mapping
+from mt.extras.importing.safe_tensors import COPY_AGAIN, Tensors, read_mapping
 from mt.extras.importing.vocabularies import marian_vocabulary, multilingual_vocabulary
 from mt.extras.importing.weights import Plan
 from mt.storage.run_dir import tokenizer_names
@@ -86,6 +86,8 @@ def read_ctranslate2(folder: Path, name: str, languages: Languages) -> tuple[Pla
     if all((folder / each).is_file() for each in tokenizer_names(shared)):
         message = f"{folder}: this is an export of mt, and lacks its folder {MT_FOLDER}"
         raise InputError(message, "copy the whole folder, or export the model again")
+    if [*map(len, pieces)] != [theirs["vocab_size"], theirs["decoder_vocab_size"]]:
+        raise InputError(f"{folder}: its vocabularies do not have a piece for each row of its embeddings", COPY_AGAIN)
     if shared and (found := multilingual_vocabulary(folder, pieces[0])):
         vocabulary, theirs["model_type"] = found
         family = replace(family, model={**family.model, **TAGGED})
@@ -136,7 +138,10 @@ def _weights(folder: Path, variables: Mapping[str, Variable]) -> dict[str, Tenso
         if (side in SIDES and rest in _FLAGS) or name.endswith("_scale"):
             continue
         module, _, kind = rest.rpartition("/")
-        weight = _read(content, variable, scales.get(variable))
+        scale = scales.get(variable)
+        if scale is not None and math.prod(scale.shape) not in (1, *variable.shape[:1]):
+            raise InputError(f"{folder / 'model.bin'}: the scale of {name!r:.100} does not have a number per row")
+        weight = _read(content, variable, scale)
         if match := re.fullmatch(r"layer_(\d+)/(.+)", module):
             their_modules = [f"model.{side}.layers.{match[1]}.{each}" for each in _MODULES.get(match[2], ())]
         else:
