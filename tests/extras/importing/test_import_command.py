@@ -158,9 +158,12 @@ def _onnx(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "encoder.onnx")
 
 
-def _index(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors.index.json").write_text('{"weight_map": "abc"}')
+def _index(weight_map: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / "model.safetensors").unlink()
+        (folder / "model.safetensors.index.json").write_text(f'{{"weight_map": {weight_map}}}')
+
+    return change
 
 
 def _cut(folder: Path) -> None:
@@ -170,6 +173,10 @@ def _cut(folder: Path) -> None:
 
 def _config(**changes: object) -> Callable[[Path], None]:
     return lambda folder: edit_json(folder / "config.json", lambda config: config.update(changes))
+
+
+def _tokenizer(**changes: object) -> Callable[[Path], None]:
+    return lambda folder: edit_json(folder / "tokenizer_config.json", lambda config: config.update(changes))
 
 
 def _weights(name: str, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Callable[[Path], None]:
@@ -189,9 +196,10 @@ FC1 = "model.encoder.layers.0.fc1.weight"
 BAD = {
     "architecture": (_config(model_type="t5"), "its model_type is 't5', which is none of marian, m2m_100, mbart"),
     "no-text": (_config(model_type=["marian"]), "its model_type is ['marian'], which is none of marian"),
-    "no-language": (
-        lambda folder: edit_json(folder / "tokenizer_config.json", lambda config: config.update(source_lang=1.5)),
-        "tokenizer_config.json: source_lang: 1.5, but text is needed",
+    "no-language": (_tokenizer(source_lang=1.5), "tokenizer_config.json: source_lang: 1.5, but text is needed"),
+    "no-token": (
+        _tokenizer(added_tokens_decoder={"0": {"content": 5, "special": False}}),
+        "theirs: its added tokens cannot be read",
     ),
     "no-length": (_generation(max_length=2), "generation_config.json: max_length: 2, but a number from 3 is needed"),
     "bool-length": (_generation(max_length=True), "generation_config.json: max_length: True, but a number from 3"),
@@ -211,6 +219,7 @@ BAD = {
     "start": (_config(decoder_start_token_id=99), "its tokenizer has no piece 99, with which config.json begins"),
     "shape": (_weights(FC1, lambda x: x[:-1]), f"'{FC1}' has shape [23, 16], but [24, 16] is expected"),
     "type": (_weights(FC1, lambda x: x.long()), "has type torch.int64, but floating point is expected"),
+    "not-finite": (_weights(FC1, lambda x: x / 0), f"'{FC1}' has numbers that are not finite copy or download"),
     "missing": (_weights(FC1, lambda x: None), f"the tensor '{FC1}' is missing"),
     "extra": (_weights("model.encoder.layers.0.adapter", lambda x: x), "unexpected tensor 'model.encoder.layers.0.ad"),
     "hole": (_vocabulary(lambda ids: ids.pop("▁")), "the ids of its vocabulary are not 0 to 61, each once"),
@@ -225,7 +234,8 @@ BAD = {
     "no-spm": (_without("target.spm"), "target.spm: no such file"),
     "no-weights": (_without("model.safetensors"), "it has no model.safetensors name a complete folder"),
     "onnx": (_onnx, "it has no model.safetensors name the model that the ONNX files were made of"),
-    "index": (_index, "index.json: it has no weight_map copy or download it again"),
+    "index": (_index('"abc"'), "index.json: it has no weight_map copy or download it again"),
+    "no-name": (_index(r'{"a": "\ud800"}'), "\ud800: not a safetensors file"),
     "damaged": (lambda folder: (folder / "model.safetensors").write_bytes(b"abc"), "not a safetensors file"),
     "cut": (_cut, "copy or download it again"),
     "not-spm": (lambda folder: (folder / "source.spm").write_bytes(b"abc"), "source.spm: not a SentencePiece model"),
@@ -272,6 +282,8 @@ def test_languages_must_be_known(tmp_path: Path) -> None:
     assert "this model needs one target language" in message
     edit_json(tmp_path / "mbart" / "tokenizer.json", _without_languages)
     assert "its tokenizer has no languages" in refused(tmp_path / "mbart", source_lang="en_XX", target_langs=["de_DE"])
+    edit_json(tmp_path / "mbart" / "tokenizer.json", lambda state: state["added_tokens"][0].update(content=5))
+    assert "not the numbers of pieces" in refused(tmp_path / "mbart", source_lang="en_XX", target_langs=["de_DE"])
     marian(tmp_path / "marian")
     known = refused(tmp_path / "marian", source_lang="fr", target_langs=["es"])
     assert "it does not know the language fr it knows en" in known

@@ -63,7 +63,7 @@ class Tensors:
         """Return a tensor in float32.
 
         Raises:
-            InputError: it is missing, has another shape, or no floating-point numbers.
+            InputError: it is missing, has another shape, or no finite floating-point numbers.
         """
         tensor = self.by_name.get(name)
         if tensor is None:
@@ -74,7 +74,10 @@ class Tensors:
             raise InputError(f"{self.folder}: {message}")
         if not tensor.is_floating_point():
             raise InputError(f"{self.folder}: '{name}' has type {tensor.dtype}, but floating point is expected")
-        return tensor.float()
+        tensor = tensor.float()
+        if name != "final_logits_bias" and not tensor.isfinite().all():  # a bias of -inf excludes a piece
+            raise InputError(f"{self.folder}: '{name}' has numbers that are not finite", COPY_AGAIN)
+        return tensor
 
 
 def open_safetensors(folder: Path) -> Tensors:
@@ -105,6 +108,6 @@ def open_safetensors(folder: Path) -> Tensors:
     for path in files:
         try:
             tensors |= load_file(path)
-        except (SafetensorError, OSError) as error:
+        except (SafetensorError, OSError, ValueError) as error:  # ValueError: a name that is not Unicode
             raise InputError(f"{path}: not a safetensors file: {error}", COPY_AGAIN) from None
     return Tensors(folder, tensors)

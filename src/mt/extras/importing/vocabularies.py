@@ -127,9 +127,9 @@ def _refuse_added_tokens(folder: Path, settings: Mapping[str, Any], vocabulary: 
     try:
         tokens = [*described.values(), *more]
         is_special = dict.fromkeys(listed, False) | {token["content"]: bool(token["special"]) for token in tokens}
+        added = {token for token, special in is_special.items() if not special and not _FILLING.fullmatch(token)}
     except (LookupError, TypeError, AttributeError):
         raise InputError(f"{folder}: its added tokens cannot be read", COPY_AGAIN) from None
-    added = {token for token, special in is_special.items() if not special and not _FILLING.fullmatch(token)}
     added -= _SPECIALS | set(vocabulary.tags.values())
     for path in vocabulary.models if added else ():
         model = SentencePieceTokenizer.from_files(path)
@@ -159,7 +159,7 @@ def _read_ids(path: Path) -> dict[str, int]:
 
 
 def _ids(path: Path, pieces: Mapping[str, Any]) -> dict[str, int]:
-    if not all(type(i) is int for i in pieces.values()):
+    if not all(isinstance(piece, str) and type(i) is int for piece, i in pieces.items()):
         raise InputError(f"{path}: its values are not the numbers of pieces")
     return dict(pieces)
 
