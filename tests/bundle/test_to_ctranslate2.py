@@ -266,14 +266,6 @@ def test_a_source_is_between_sos_and_eos(tmp_path: Path) -> None:
         assert token_log_probs(both.model, other, [7, 8]) != pytest.approx(expected, abs=1e-3)
 
 
-def test_both_number_formats_and_the_settings_are_written(tmp_path: Path) -> None:
-    twins(tmp_path, "tokenizer.shared=false")
-    names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
-    files = ("config.json", "model.bin", "source_vocabulary.json", "target_vocabulary.json")
-    both_kinds = {f"ctranslate2/{kind}/{name}" for kind in ("float32", "int8") for name in files}
-    assert names == {"ctranslate2/settings.json", *both_kinds}
-
-
 def test_a_guided_model_aligns_with_one_head_a_position_later(tmp_path: Path) -> None:
     options = SearchOptions(beam_size=3, max_length=12, attention=True)
     changes = "training.guided_alignment=0.1", "model.decoder_layers=3"

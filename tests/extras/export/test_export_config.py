@@ -12,7 +12,6 @@ from export_helpers import refusal as command_refusal
 from mt.api.training import _write_extras
 from mt.config import load_config, parse_config
 from mt.config.schema import EXPORT_FORMATS, ExportFormat, export_rules
-from mt.errors import InputError
 from mt.extras.export import exporting
 from mt.extras.export.exporting import check_request, write_exports
 from mt.pipeline import run as pipeline
@@ -72,8 +71,6 @@ def test_formats_are_parsed() -> None:
     assert get_args(ExportFormat) == EXPORT_FORMATS
     for name in EXPORT_FORMATS:
         assert check_request(name, None, None) == name
-    with pytest.raises(InputError, match="'tflite' is not an export format"):
-        check_request("tflite", None, None)
 
 
 def test_several_languages_are_refused_by_the_command_too(two_languages: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from command import mt
 from conftest import into
 from engine_helpers import ENGLISH, configured, endless_model, sentences
-from export_helpers import SHORT, padded, random_job, readme_program, refusal, run_folder, run_readme, search
+from export_helpers import padded, random_job, readme_program, run_folder, run_readme, search
 from mt.bundle.load_translator import open_model
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.decoding.engine import SearchOptions
@@ -225,9 +225,3 @@ def test_a_checkpoint_can_be_exported(trained: Path, tmp_path: Path) -> None:
     checkpoint = trained / "runs" / "tiny" / "checkpoints" / "step-00000024"
     mt("export", "huggingface", "--model", checkpoint, "--output", tmp_path / "out", cwd=tmp_path)
     assert json.loads((tmp_path / "out" / "config.json").read_text())["model_type"] == "pegasus"
-
-
-def test_swiglu_is_refused_by_its_key(tmp_path: Path) -> None:
-    run_folder(tmp_path / "run", "model.activation=swiglu", SHORT)
-    output = refusal("huggingface", "--model", "run", "--output", "out", cwd=tmp_path)
-    assert output.startswith("mt: model.activation: swiglu cannot be exported as huggingface")
