@@ -232,6 +232,7 @@ BAD = {
     "cut-json": (lambda folder: (folder / "config.json").write_text("{"), "copy or download it again"),
     "no-object": (lambda folder: (folder / "config.json").write_text("[]"), "config.json: holds no keys with values"),
     "no-spm": (_without("target.spm"), "target.spm: no such file"),
+    "no-source-spm": (_without("source.spm"), "source.spm: no such file copy all files of the tokenizer; an export of"),
     "no-weights": (_without("model.safetensors"), "it has no model.safetensors name a complete folder"),
     "onnx": (_onnx, "it has no model.safetensors name the model that the ONNX files were made of"),
     "index": (_index('"abc"'), "index.json: it has no weight_map copy or download it again"),

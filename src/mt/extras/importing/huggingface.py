@@ -14,7 +14,7 @@ from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 from mt.extras.export.common import MT_FOLDER
 from mt.extras.importing.safe_tensors import read_mapping
-from mt.extras.importing.vocabularies import Vocabulary, read_vocabulary
+from mt.extras.importing.vocabularies import WHOLE_EXPORT, Vocabulary, read_vocabulary
 from mt.extras.importing.weights import Family, Plan, tensor2tensor_sinusoids
 from mt.storage.run_dir import ModelDir
 from mt.text.languages import LANGUAGE_NAMES, base_language, written_as
@@ -53,9 +53,10 @@ def read_plan(folder: Path, name: str, languages: Languages) -> Plan:
     if (folder / MT_FOLDER).is_dir():
         return plan_of_export(folder, one_matrix)
     if not isinstance(kind, str) or kind not in FAMILIES:
-        raise InputError(f"{folder}: its model_type is {kind!r:.50}, which is none of {', '.join(FAMILIES)}")
+        message = f"{folder}: its model_type is {kind!r:.50}, which is none of {', '.join(FAMILIES)}"
+        raise InputError(message, WHOLE_EXPORT)
     settings = read_mapping(folder / "tokenizer_config.json", {})
-    vocabulary = read_vocabulary(folder, settings, one_matrix)
+    vocabulary = read_vocabulary(folder, settings, kind == "marian", one_matrix)
     return Description(folder, name, theirs, settings, vocabulary, FAMILIES[kind]).plan(languages)
 
 

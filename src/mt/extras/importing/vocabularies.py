@@ -12,8 +12,10 @@ from torch import Tensor
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
+from mt.extras.export.common import MT_FOLDER
 from mt.extras.importing.safe_tensors import COPY_AGAIN, read_mapping
 
+WHOLE_EXPORT = f"an export of mt needs its folder {MT_FOLDER}"  # a hint
 _MAX_UNUSED_ROWS = 256  # of embeddings, whose number some models round up
 # Language pieces by kind of tokenizer
 _TAGS = {
@@ -68,14 +70,14 @@ class Vocabulary:
         return TokenizerPair(source, source.counterpart if self.shared else target), kind, rows
 
 
-def read_vocabulary(folder: Path, settings: Mapping[str, Any], one_matrix: bool) -> Vocabulary:
+def read_vocabulary(folder: Path, settings: Mapping[str, Any], is_marian: bool, one_matrix: bool) -> Vocabulary:
     """Read the vocabulary of a folder and its tokenizer's settings; with `one_matrix`, both sides share embeddings.
 
     Raises:
         InputError: a file is missing or damaged, or tokens were added to the tokenizer.
     """
     path, other = folder / "vocab.json", folder / "target_vocab.json"
-    if (folder / "source.spm").is_file():
+    if is_marian:
         is_separate = settings.get("separate_vocabs") or (other.is_file() and not one_matrix)
         models = folder / "source.spm", folder / "target.spm"
         vocabulary = marian_vocabulary(models, _read_ids(path), _read_ids(other) if is_separate else None)
@@ -166,7 +168,7 @@ def _ids(path: Path, pieces: Mapping[str, Any]) -> dict[str, int]:
 
 def _model(path: Path) -> Path:
     if not path.is_file():
-        raise InputError(f"{path}: no such file", "the tokenizer's SentencePiece model belongs to the folder")
+        raise InputError(f"{path}: no such file", f"copy all files of the tokenizer; {WHOLE_EXPORT}")
     return path
 
 
