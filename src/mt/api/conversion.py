@@ -10,7 +10,7 @@ from mt.bundle.load_translator import read_config
 from mt.data.eval_texts import read_texts
 from mt.errors import InputError
 from mt.evaluation.texts import has_split, owner, pair_text
-from mt.storage.output_path import refuse_inside, require_replaceable
+from mt.storage.output_path import require_model_output, require_replaceable
 
 
 def export(
@@ -99,7 +99,7 @@ def import_model(
     folder = find_folder(str(model))
     corpus = [Path(path) for path in several(prune)]
     check = partial(require_replaceable, Path(output), "mt import", "imported", [folder, *corpus], force)
-    refuse_inside(Path(output), folder)
+    require_model_output(Path(output), folder)
     check()
     languages = several(source_lang), several(target_langs)
     return import_folder(folder, Path(output), str(model), languages, corpus, check)

@@ -50,10 +50,16 @@ def refuse_inputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None])
                 raise InputError(f"{output}{same}: this is an input and would be overwritten", "name another output")
 
 
-def refuse_inside(output: Path, model: Path) -> None:
-    """Refuse an output folder inside that of the model to read, since that would change the model's folder."""
-    if output.resolve().is_relative_to(model.resolve()):
+def require_model_output(output: Path, model: Path) -> None:
+    """Refuse a folder for a model that is inside that of the model to read, or whose path is not UTF-8.
+
+    The first would change the model's folder; the second cannot be read by safetensors and CTranslate2.
+    """
+    path = output.resolve()
+    if path.is_relative_to(model.resolve()):
         raise InputError(f"--output {output}: this is inside the model's own folder", "name another")
+    if any("\ud800" <= character <= "\udfff" for character in str(path)):
+        raise InputError(f"--output {output}: this path is not UTF-8, so no model can be read from it", "name another")
 
 
 def require_replaceable(output: Path, command: str, mark: str, inputs: Iterable[Path] = (), force: bool = True) -> None:

@@ -335,6 +335,7 @@ def test_other_files_are_not_replaced(here: Path) -> None:
         ("run/model", ["--force"], "this folder is or holds the input run/model"),
         (".", ["--force"], "this folder is or holds the current directory"),
         ("run/model/more", [], "this is inside the model's own folder"),
+        ("o\udcff", [], "this path is not UTF-8"),
     ):
         given = ["--model", "run", "--output", name, *options]
         assert sentence in refusal("ctranslate2", *given, cwd=here)

@@ -85,6 +85,7 @@ def test_the_command_and_the_model_card(tmp_path: Path) -> None:
     assert "imported from opus by `mt`. Its licence is cc-by-4.0." in card
     assert "not empty" in mt("import", "opus", "--output", "ours", cwd=tmp_path, code=2).stderr
     mt("import", "opus", "--output", "ours", "--force", cwd=tmp_path)
+    assert "is not UTF-8" in mt("import", "opus", "--output", "o\udcff", cwd=tmp_path, code=2).stderr
     inside = mt("import", "opus", "--output", "opus/mt", cwd=tmp_path, code=2).stderr
     assert "--output opus/mt: this is inside the model's own folder\n  name another" in inside
 

@@ -20,7 +20,7 @@ from mt.extras.export.common import ExportJob, export_card
 from mt.model.transformer import Transformer
 from mt.storage import atomic
 from mt.storage.manifest import is_done, read_manifest, stage_key
-from mt.storage.output_path import refuse_inside
+from mt.storage.output_path import require_model_output
 from mt.storage.run_dir import ModelDir, RunDir
 
 MAX_LOSS = 0.5
@@ -94,7 +94,7 @@ def export(
     Raises:
         InputError: the format cannot represent this model, or the export loses more BLEU than allowed.
     """
-    refuse_inside(output, folder.root)
+    require_model_output(output, folder.root)
     config = read_config(folder)
     for rule in export_rules(config, export_format):
         raise InputError(f"{rule.keys[0]}: {rule.reason}")
