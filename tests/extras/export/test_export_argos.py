@@ -27,7 +27,7 @@ from mt.bundle.load_translator import open_model
 from mt.data.tokenizer import BpeTokenizer
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.engine import EngineChoice, SearchOptions
-from mt.extras.export.argos import package_name, write_argos
+from mt.extras.export.argos import write_argos
 from mt.extras.export.sentence_ends import sentence_ends_model
 from mt.extras.export.sentencepiece import count_differences, sentencepiece_model
 from mt.storage.run_dir import RunDir
@@ -204,7 +204,6 @@ def test_no_text_is_too_long(tmp_path: Path, positions: str) -> None:
     write_argos(job, tmp_path, "")
     [found] = argos_translates(unpacked(tmp_path), ["men " * 3000])
     assert isinstance(found, str)
-    assert package_name(job) == "translate-en_de-1_0"
 
 
 def test_int8_is_the_default_and_its_loss_is_bounded(tmp_path: Path) -> None:

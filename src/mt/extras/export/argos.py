@@ -29,12 +29,6 @@ _BEAM_SIZE, _LENGTH_PENALTY, _MAX_LENGTH = 4, 0.2, 256
 _POSITIONS = 1024 + 2
 
 
-def package_name(job: ExportJob) -> str:
-    """Return the name of the zip and of the folder in it, such as translate-en_de-1_0."""
-    [source], [target] = job.config.data.source_lang, job.config.data.target_lang
-    return f"translate-{source}_{target}-{VERSION.replace('.', '_')}"
-
-
 def write_argos(job: ExportJob, folder: Path, card: str) -> str:
     """Write the package and its README, which begins with `card`; compare translations, and return the comparison.
 
@@ -47,14 +41,15 @@ def write_argos(job: ExportJob, folder: Path, card: str) -> str:
             "package for Argos Translate cannot add",
             "train it with a tokenizer of its own (training.init_tokenizer: false)",
         )
-    name = package_name(job)
+    [source], [target] = job.config.data.source_lang, job.config.data.target_lang
+    name = f"translate-{source}_{target}-{VERSION.replace('.', '_')}"  # of the zip and of the folder in it
     content = folder / name
     positions = max(_POSITIONS, TranslationSettings.of(job.config).max_positions)
     write_converted(job.model, job.config, job.tokenizers, content / "model", job.number_format, positions)
     pieces = sentencepiece_model(job.tokenizers)
     atomic.write_bytes(content / "sentencepiece.model", pieces)
     atomic.write_bytes(content / "minisbd" / "sentence_ends.onnx", sentence_ends_model())
-    atomic.write_json(content / "metadata.json", _metadata(job))
+    atomic.write_json(content / "metadata.json", _metadata(source, target))
     atomic.write_text(content / "README.md", card)
     atomic.write_text(folder / "README.md", card + _usage(job, name))
     lines = []
@@ -69,8 +64,7 @@ def write_argos(job: ExportJob, folder: Path, card: str) -> str:
     return "\n".join(lines)
 
 
-def _metadata(job: ExportJob) -> dict[str, object]:
-    [source], [target] = job.config.data.source_lang, job.config.data.target_lang
+def _metadata(source: str, target: str) -> dict[str, object]:
     return {
         "package_version": VERSION,
         "argos_version": _ARGOS_VERSION,
