@@ -24,6 +24,7 @@ class XmlFile:
     def __init__(self, content: bytes, kind: str, languages: tuple[str, str], place: str) -> None:
         """Read a file; `InputError` if it is damaged, or declares other languages than the model's."""
         root = self._root = parse_xml(content, place)
+        self._line_end = b"\r\n" if b"\r\n" in content else b"\n"
         if root.tag.rpartition("}")[2] != kind:
             raise InputError(f"{place}: no {kind.upper()} file", "check its kind")
         _refuse_other_languages(root, languages, place)
@@ -56,7 +57,8 @@ class XmlFile:
             remaining = iter(translated)
             for place in _text_places(new):
                 setattr(*place, "".join(next(remaining) for _ in _pieces(*place)))
-        return bytes(etree.tostring(self._root.getroottree(), xml_declaration=True, encoding="UTF-8"))
+        written = bytes(etree.tostring(self._root.getroottree(), xml_declaration=True, encoding="UTF-8"))
+        return (written + b"\n").replace(b"\n", self._line_end)
 
 
 def _refuse_other_languages(root: Any, languages: tuple[str, str], place: str) -> None:
@@ -108,10 +110,10 @@ def _segments(element: Any) -> Iterator[Any]:
 
 
 def _tmx_units(root: Any, languages: tuple[str, str]) -> Iterator[tuple[Any, Any]]:
-    header = root.find("header")
+    header = root.find("{*}header")
     source_lang = (header.get("srclang") if header is not None else None) or "*all*"
-    for unit in root.iter("tu"):
-        variants = {tuv.get(_XML_LANG) or tuv.get("lang") or "": tuv for tuv in unit.findall("tuv")}
+    for unit in root.iter("{*}tu"):
+        variants = {tuv.get(_XML_LANG) or tuv.get("lang") or "": tuv for tuv in unit.findall("{*}tuv")}
         wanted = unit.get("srclang") or source_lang
         if wanted == "*all*" and base_language(languages[0]) in LANGUAGE_NAMES:
             wanted = languages[0]
