@@ -70,6 +70,20 @@ def test_proofing_marks_and_comments_do_not_split_a_sentence() -> None:
     assert scan(slide, PPTX, "").segments[0].texts == ("Some text and ", "bold")
 
 
+@pytest.mark.parametrize(
+    ("fonts", "is_code"),
+    [
+        ('w:ascii="Courier New" w:hAnsi="Courier New"', True),
+        ('w:hAnsi="DejaVu Sans Mono"', True),
+        ('w:ascii="Monotype Corsiva"', False),
+        ('w:ascii="Arial" w:hAnsi="Arial" w:cs="Courier New"', False),
+    ],
+)
+def test_text_in_the_font_of_code_stays(fonts: str, is_code: bool) -> None:
+    run = f"<w:p><w:r><w:rPr><w:rFonts {fonts}/></w:rPr><w:t>Some text</w:t></w:r></w:p>"
+    assert [segment.texts for segment in scan(run, DOCX, "").segments] == ([] if is_code else [("Some text",)])
+
+
 def test_a_paragraph_has_its_own_line_behind_an_attribute_further_down() -> None:
     segments = scan("<p>one\n\n<b title='two'>three</b></p>", HTML, "line").segments
     assert {segment.texts[0]: segment.place for segment in segments} == {"two": "line:3", "one\n\n": "line:1"}

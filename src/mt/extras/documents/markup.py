@@ -25,7 +25,8 @@ _CHARSET = re.compile(
 )
 # Styles and fonts of code in Word
 _CODE_STYLE = r'<w:[pr]Style\b[^>]*w:val="[^"]*(?:Code|Verbatim|Preformatted|Quelltext|Vorformatiert)'
-_CODE = re.compile(rf'{_CODE_STYLE}|<w:rFonts\b[^>]*"(?:Courier|Consolas|[^"]*\bMono)', re.IGNORECASE)
+_CODE_FONT = r'<w:rFonts\b[^>]*w:(?:ascii|hAnsi)="(?:Courier|Consolas|[^"]*\bMono(?!type))'
+_CODE = re.compile(rf"{_CODE_STYLE}|{_CODE_FONT}", re.IGNORECASE)
 # Revision and proofing marks, which programs spread over a sentence whose formatting does not change
 _NO_FORMAT = re.compile(
     r' w:rsid\w*="[^"]*"| (?:err|dirty|smtClean|noProof|lang|altLang)="[^"]*"|<w:(?:lang|noProof)\b[^>]*>'
