@@ -32,7 +32,7 @@ class XmlFile:
         self._units = list(_tmx_units(root, languages) if kind == "tmx" else _xliff_units(root, languages[1]))
         self.segments: list[Segment] = []
         for source, new in self._units:
-            places = _text_places(new)
+            places = list(_text_places(new))
             texts = tuple(piece for place in places for piece in _pieces(*place))
             is_marked = sum(bool(getattr(*place).strip()) for place in places) > 1
             parts: Parts = (line_of(new)[0],) if is_marked else ()
@@ -132,16 +132,16 @@ def _is_variant(code: str, wanted: str) -> bool:
     return code == wanted or (base_language(code) == base_language(wanted) and not ("-" in code and "-" in wanted))
 
 
-def _text_places(element: Any) -> list[tuple[Any, str]]:
-    """Return where the texts of an element are: (node, attribute), the attribute being `text` or `tail`."""
-    places = []
-    for node in element.iter():
-        is_in_code = any(map(is_code, node.iterancestors()))
-        if isinstance(node.tag, str) and not is_code(node) and not is_in_code:  # no comment or instruction
-            places.append((node, "text"))
-        if node is not element and not is_in_code:
-            places.append((node, "tail"))
-    return [(node, attribute) for node, attribute in places if getattr(node, attribute)]
+def _text_places(node: Any) -> Iterator[tuple[Any, str]]:
+    """Yield where the texts of an element are: (node, attribute), the attribute being `text` or `tail`."""
+    if not isinstance(node.tag, str) or is_code(node):  # a comment or an instruction has no tag
+        return
+    if node.text:
+        yield node, "text"
+    for child in node:
+        yield from _text_places(child)
+        if child.tail:
+            yield child, "tail"
 
 
 def _pieces(node: Any, attribute: str) -> list[str]:
