@@ -274,6 +274,11 @@ def test_a_closed_stream_is_an_empty_one(trained: Path, closed: str) -> None:
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("words", ["translate --unknown", "runs show none --debug"])
+def test_an_error_that_cannot_be_printed_keeps_its_exit_code(tmp_path: Path, words: str) -> None:
+    assert in_bash(f"mt {words} 2> /dev/full", tmp_path).returncode == 2
+
+
 @pytest.mark.slow
 def test_a_log_that_cannot_be_written_does_not_end_training(tiny: Path) -> None:
     done = in_bash("mt train --config tiny.yaml --set training.max_steps=40 2> /dev/full", tiny)

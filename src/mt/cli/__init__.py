@@ -83,13 +83,14 @@ def main() -> None:
     except click.Abort:  # Ctrl-C
         sys.exit(130)
     except click.ClickException as error:  # wrong usage
-        error.show()
+        with contextlib.suppress(OSError):  # stderr may be closed; the exit code still reports the failure
+            error.show()
         sys.exit(error.exit_code)
     except Exception as error:
-        if "--debug" in sys.argv:
-            traceback.print_exc()
         reported = error if isinstance(error, MtError) else _as_known(error)
-        with contextlib.suppress(OSError):  # stderr may be closed; the exit code still reports the failure
+        with contextlib.suppress(OSError):
+            if "--debug" in sys.argv:
+                traceback.print_exc()
             print(harmless(f"mt: {reported}"), file=sys.stderr)
         sys.exit(reported.exit_code)
 

@@ -50,8 +50,7 @@ def _is_within(before: str, after: str, language: str) -> bool:
     if after[:1].islower():
         return _NUMBER.search(before) is not None
     base = base_language(language)
-    word = re.match(r"\w*", after)
-    starts_sentence = word is not None and word[0] in _STARTS.get(base, ())
+    starts_sentence = re.split(r"\W", after, maxsplit=1)[0] in _STARTS.get(base, ())
     if base == "fr":
         return _TITLE.search(before) is not None or (_INITIAL.search(before) is not None and not starts_sentence)
     return base == "de" and _ORDINAL.search(before) is not None and not starts_sentence

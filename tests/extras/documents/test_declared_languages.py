@@ -79,3 +79,13 @@ def test_text_behind_a_comment_is_translated(tmp_path: Path) -> None:
     (tmp_path / "a.xlf").write_text(XLIFF.format("", "<source><!-- x -->one <?x y?>two <x id='1'/> three</source>"))
     new = translated(tmp_path / "a.xlf", shout, languages=("en", "de")).decode()
     assert '<!-- x -->ONE <?x y?>TWO <x id="1"/> THREE</target>' in new
+
+
+def test_line_ends_stay(tmp_path: Path) -> None:
+    """Also those of a file with a default namespace."""
+    memory = TMX.replace("<tmx", '<tmx xmlns="http://www.lisa.org/tmx14"').format("en") + "\n"
+    for end in ("\n", "\r\n"):
+        (tmp_path / "a.tmx").write_bytes(memory.replace("\n", end).encode())
+        lines = translated(tmp_path / "a.tmx", shout, languages=("en", "de")).decode().split("\n")
+        assert ["<seg>ONE</seg>" in line for line in lines] == [False, False, True, False, False]
+        assert {line[-1:] == "\r" for line in lines[:-1]} == {end == "\r\n"}

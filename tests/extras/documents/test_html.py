@@ -5,7 +5,7 @@ from time import process_time
 
 import pytest
 
-from document_helpers import shout, translated
+from document_helpers import same, shout, translated
 from mt.extras.documents.markup import DOCX, HTML, PPTX, scan
 
 
@@ -70,6 +70,40 @@ def test_proofing_marks_and_comments_do_not_split_a_sentence() -> None:
     assert scan(slide, PPTX, "").segments[0].texts == ("Some text and ", "bold")
 
 
+@pytest.mark.parametrize(
+    ("fonts", "is_code"),
+    [
+        ('w:ascii="Courier New" w:hAnsi="Courier New"', True),
+        ('w:hAnsi="DejaVu Sans Mono"', True),
+        ('w:ascii="Monotype Corsiva"', False),
+        ('w:ascii="Arial" w:hAnsi="Arial" w:cs="Courier New"', False),
+    ],
+)
+def test_text_in_the_font_of_code_stays(fonts: str, is_code: bool) -> None:
+    run = f"<w:p><w:r><w:rPr><w:rFonts {fonts}/></w:rPr><w:t>Some text</w:t></w:r></w:p>"
+    assert [segment.texts for segment in scan(run, DOCX, "").segments] == ([] if is_code else [("Some text",)])
+
+
 def test_a_paragraph_has_its_own_line_behind_an_attribute_further_down() -> None:
     segments = scan("<p>one\n\n<b title='two'>three</b></p>", HTML, "line").segments
     assert {segment.texts[0]: segment.place for segment in segments} == {"two": "line:3", "one\n\n": "line:1"}
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        '<meta charset="{}">',
+        "<META http-equiv=Content-Type content='text/html; charset={}'>",
+        '\ufeff<?xml version="1.0" encoding="{}"?><meta charset={}>',
+    ],
+)
+def test_another_character_set_is_declared_no_longer(tmp_path: Path, declaration: str) -> None:
+    """A page in ASCII may declare any; its translation is in UTF-8."""
+    page = f"{declaration}<p>&ouml;</p>"
+    (tmp_path / "a.html").write_text(page.replace("{}", "iso-8859-1"))
+    assert translated(tmp_path / "a.html", shout).decode() == page.replace("{}", "UTF-8").replace("&ouml;", "Ö")
+    for unchanged in ("utf-8", "UTF8"):
+        (tmp_path / "a.html").write_text(page.replace("{}", unchanged))
+        assert unchanged in translated(tmp_path / "a.html", shout).decode()
+    (tmp_path / "a.html").write_text(page.replace("{}", "iso-8859-1"))
+    assert translated(tmp_path / "a.html", same) == (tmp_path / "a.html").read_bytes()

@@ -126,6 +126,7 @@ def test_messages_with_nested_braces_stay_whatever_tags_they_have(tmp_path: Path
             '<mrk translate="no">Acme</mrk> <mrk mtype="term">IT</mrk> SEE',
         ),
         ('a <ept id="1">x</ept>b <!-- c --> d', '<!-- c --> D <ept id="1">x</ept>B A'),
+        ('a <g id="1">b <!-- c --> d <x id="2"/></g> e', 'E <g id="1"><!-- c --> D B <x id="2"/></g> A'),
         ('a <bx id="1"/>b c <x id="2"/>d', '<x id="2"/>D C <bx id="1"/>B A'),
         ('a <g><bx id="1"/>b <x id="2"/>c</g> d', 'D <g><x id="2"/>C <bx id="1"/>B</g> A'),
         (

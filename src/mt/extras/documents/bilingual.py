@@ -24,6 +24,7 @@ class XmlFile:
     def __init__(self, content: bytes, kind: str, languages: tuple[str, str], place: str) -> None:
         """Read a file; `InputError` if it is damaged, or declares other languages than the model's."""
         root = self._root = parse_xml(content, place)
+        self._line_end = b"\r\n" if b"\r\n" in content else b"\n"
         if root.tag.rpartition("}")[2] != kind:
             raise InputError(f"{place}: no {kind.upper()} file", "check its kind")
         _refuse_other_languages(root, languages, place)
@@ -31,7 +32,7 @@ class XmlFile:
         self._units = list(_tmx_units(root, languages) if kind == "tmx" else _xliff_units(root, languages[1]))
         self.segments: list[Segment] = []
         for source, new in self._units:
-            places = _text_places(new)
+            places = list(_text_places(new))
             texts = tuple(piece for place in places for piece in _pieces(*place))
             is_marked = sum(bool(getattr(*place).strip()) for place in places) > 1
             parts: Parts = (line_of(new)[0],) if is_marked else ()
@@ -56,7 +57,8 @@ class XmlFile:
             remaining = iter(translated)
             for place in _text_places(new):
                 setattr(*place, "".join(next(remaining) for _ in _pieces(*place)))
-        return bytes(etree.tostring(self._root.getroottree(), xml_declaration=True, encoding="UTF-8"))
+        written = bytes(etree.tostring(self._root.getroottree(), xml_declaration=True, encoding="UTF-8"))
+        return (written + b"\n").replace(b"\n", self._line_end)
 
 
 def _refuse_other_languages(root: Any, languages: tuple[str, str], place: str) -> None:
@@ -108,10 +110,10 @@ def _segments(element: Any) -> Iterator[Any]:
 
 
 def _tmx_units(root: Any, languages: tuple[str, str]) -> Iterator[tuple[Any, Any]]:
-    header = root.find("header")
+    header = root.find("{*}header")
     source_lang = (header.get("srclang") if header is not None else None) or "*all*"
-    for unit in root.iter("tu"):
-        variants = {tuv.get(_XML_LANG) or tuv.get("lang") or "": tuv for tuv in unit.findall("tuv")}
+    for unit in root.iter("{*}tu"):
+        variants = {tuv.get(_XML_LANG) or tuv.get("lang") or "": tuv for tuv in unit.findall("{*}tuv")}
         wanted = unit.get("srclang") or source_lang
         if wanted == "*all*" and base_language(languages[0]) in LANGUAGE_NAMES:
             wanted = languages[0]
@@ -130,16 +132,16 @@ def _is_variant(code: str, wanted: str) -> bool:
     return code == wanted or (base_language(code) == base_language(wanted) and not ("-" in code and "-" in wanted))
 
 
-def _text_places(element: Any) -> list[tuple[Any, str]]:
-    """Return where the texts of an element are: (node, attribute), the attribute being `text` or `tail`."""
-    places = []
-    for node in element.iter():
-        is_in_code = any(map(is_code, node.iterancestors()))
-        if isinstance(node.tag, str) and not is_code(node) and not is_in_code:  # no comment or instruction
-            places.append((node, "text"))
-        if node is not element and not is_in_code:
-            places.append((node, "tail"))
-    return [(node, attribute) for node, attribute in places if getattr(node, attribute)]
+def _text_places(node: Any) -> Iterator[tuple[Any, str]]:
+    """Yield where the texts of an element are: (node, attribute), the attribute being `text` or `tail`."""
+    if not isinstance(node.tag, str) or is_code(node):  # a comment or an instruction has no tag
+        return
+    if node.text:
+        yield node, "text"
+    for child in node:
+        yield from _text_places(child)
+        if child.tail:
+            yield child, "tail"
 
 
 def _pieces(node: Any, attribute: str) -> list[str]:

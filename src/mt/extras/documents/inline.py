@@ -22,7 +22,7 @@ def line_of(node: Any) -> tuple[Line, list[Any]]:
         for child in parent:
             name, number = _name(child), len(nodes)
             nodes.append(child)
-            if stack and stack[-1][1:] == (name, _pair(child)):
+            if name and stack and stack[-1][1:] == (name, _pair(child)):
                 element = stack.pop()[0]
                 element.closing, element.end = f"<n{number}/>", len(text)
             else:

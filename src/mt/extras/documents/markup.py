@@ -17,10 +17,16 @@ from mt.extras.serving.html_lines import (
     scan_markup,
 )
 
+_HEAD = 1024  # characters in which HTML declares its character set
 _TEXT_ATTRIBUTES = frozenset({"alt", "title", "placeholder", "aria-label"})
+# Declarations of character sets other than UTF-8, in XML and in HTML
+_CHARSET = re.compile(
+    r"""(?:\A\ufeff?<\?xml\b[^>]*\bencoding=|<meta\b[^>]*\bcharset=)["']?\s*((?!utf-?8\b)[\w.:-]+)""", re.IGNORECASE
+)
 # Styles and fonts of code in Word
 _CODE_STYLE = r'<w:[pr]Style\b[^>]*w:val="[^"]*(?:Code|Verbatim|Preformatted|Quelltext|Vorformatiert)'
-_CODE = re.compile(rf'{_CODE_STYLE}|<w:rFonts\b[^>]*"(?:Courier|Consolas|[^"]*\bMono)', re.IGNORECASE)
+_CODE_FONT = r'<w:rFonts\b[^>]*w:(?:ascii|hAnsi)="(?:Courier|Consolas|[^"]*\bMono(?!type))'
+_CODE = re.compile(rf"{_CODE_STYLE}|{_CODE_FONT}", re.IGNORECASE)
 # Revision and proofing marks, which programs spread over a sentence whose formatting does not change
 _NO_FORMAT = re.compile(
     r' w:rsid\w*="[^"]*"| (?:err|dirty|smtClean|noProof|lang|altLang)="[^"]*"|<w:(?:lang|noProof)\b[^>]*>'
@@ -53,6 +59,7 @@ ODF = Markup(frozenset({"text:p", "text:h"}), skipped=frozenset({"office:annotat
 def scan(source: str, markup: Markup, place: str) -> Spliced:
     """Find the paragraphs of a document or one of its parts."""
     scanner, end = _Scanner(source, markup, place), 0
+    scanner.document.charsets = [match.span(1) for match in _CHARSET.finditer(source, 0, _HEAD)]
     for token in scan_markup(source):
         scanner.read_text(end, token.start())
         end = token.end()

@@ -30,6 +30,7 @@ class Spliced:
     spans: list[list[list[Span]]] = field(default_factory=list)  # of each piece of each segment
     blocks: list[tuple[int, int]] = field(default_factory=list)  # start and end of each segment with its markup, if any
     kept: list[tuple[str, str]] = field(default_factory=list)  # place and reason of text that could not be a segment
+    charsets: list[tuple[int, int]] = field(default_factory=list)  # where the source names one other than UTF-8
 
     def add(self, pieces: list[list[Span]], place: str, block: tuple[int, int] = (0, 0), parts: Parts = ()) -> None:
         """Add a segment, unless no piece of it has a letter."""
@@ -53,6 +54,8 @@ class Spliced:
                     source = self.source[first.start : spans[-1].end]
                     escaped = f"{first.quote}{self.escape(source, new)}{first.quote}"
                     changes += [(span.start, span.end, escaped if span is first else "") for span in spans]
+        if blocks or changes:
+            changes += [(*span, "UTF-8") for span in self.charsets]
         return self._changed(0, len(self.source), self._merged(sorted(blocks), sorted(changes)))
 
     def _changed(self, start: int, end: int, changes: Iterable[_Change]) -> str:
