@@ -35,6 +35,7 @@ from mt.extras.doctor.characters import mojibake, suspicious_characters
 from mt.extras.doctor.check import CorpusReport, Finding, check_corpus
 from mt.extras.doctor.consistency import number_mismatch
 from mt.extras.doctor.findings import Findings
+from mt.extras.doctor.overlaps import add_repetitions
 from mt.extras.doctor.rules import DROPPED_BY_CLEANING, DROPPED_BY_TRAINING, PAIR_RULES, TEXT_RULES, FindingRule
 from mt.extras.doctor.scripts import foreign_letters, scripts_of
 from mt.extras.doctor.statistics import collect_statistics
@@ -623,6 +624,19 @@ def test_a_text_that_grows_while_it_is_checked_is_refused(tmp_path: Path, monkey
 
     config = make_config(tmp_path, write_pairs(tmp_path, "train", clean_text()["train"][:40]), valid={"from_train": 1})
     monkeypatch.setattr(check, "check_blocks", grow)
+    with pytest.raises(InputError, match="the text changed while it was read"):
+        check_corpus(config, tmp_path, 3)
+
+
+def test_a_text_that_loses_an_example_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = clean_text()["train"][:40]
+
+    def shrink(*arguments: Any) -> None:
+        write_pairs(tmp_path, "train", pairs)
+        add_repetitions(*arguments)
+
+    config = make_config(tmp_path, write_pairs(tmp_path, "train", [*pairs, pairs[0]]), valid={"from_train": 1})
+    monkeypatch.setattr(check, "add_repetitions", shrink)
     with pytest.raises(InputError, match="the text changed while it was read"):
         check_corpus(config, tmp_path, 3)
 

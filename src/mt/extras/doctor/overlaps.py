@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mt.data.duplicates import HashPartitions
 from mt.data.token_store import positions_in
+from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, read_bitext
 from mt.extras.doctor.characters import excerpt
 from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult, Example, Findings, Location, Masks, bits
@@ -239,7 +240,10 @@ def add_repetitions(
 
 
 def _locate(bitexts: Sequence[Bitext], wanted: set[int]) -> dict[int, list[Location]]:
-    """Return the two sides of training pairs by their index in the whole training text."""
+    """Return the two sides of training pairs by their index in the whole training text.
+
+    Raises InputError if the text no longer has them.
+    """
     located: dict[int, list[Location]] = {}
     training = chain.from_iterable(read_bitext(bitext) for bitext in bitexts if bitext.split == "train")
     for index, pair in enumerate(training if wanted else ()):
@@ -247,5 +251,7 @@ def _locate(bitexts: Sequence[Bitext], wanted: set[int]) -> dict[int, list[Locat
             sides = zip(pair.files, pair.cleaned(), strict=True)
             located[index] = [Location(file, pair.line, excerpt(text)) for file, text in sides]
             if len(located) == len(wanted):
-                break
+                return located
+    if wanted:
+        raise InputError("data.train: the text changed while it was read", "run the command again")
     return located
