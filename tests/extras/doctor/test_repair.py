@@ -83,7 +83,7 @@ def test_a_second_repair_changes_nothing(text: str) -> None:
     assert repaired(once, LATIN) == (once, [])
 
 
-def test_a_corpus_is_mended_before_it_is_judged(tmp_path: Path) -> None:
+def test_a_corpus_is_repaired_before_it_is_judged(tmp_path: Path) -> None:
     pairs = list(sentence_pairs("train"))[:400]
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
     sources[10], targets[11] = (

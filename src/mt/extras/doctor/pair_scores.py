@@ -79,7 +79,7 @@ def require_scores_folder(folder: Path, data: DataConfig) -> None:
     if folder.is_dir() and any(folder.iterdir()) and not (folder / _MARK).exists():
         message = f"--output {folder}: this folder exists and was not made by `mt data score`"
         raise InputError(message, "name a new folder")
-    texts = {path.resolve() for bitext in bitexts_of(data) for path in bitext.inputs()}
+    texts = (path for bitext in bitexts_of(data) for path in bitext.inputs())
     refuse_inputs([folder / TABLE, folder / SUMMARY], texts)
 
 
