@@ -255,7 +255,7 @@ def test_unreadable_rows_are_counted(tmp_path: Path) -> None:
     set_up(tmp_path, train="{file: t.tsv}")
     done = mt("data", "clean", "mine.yaml", "--output", "out", cwd=tmp_path)
     assert ["row", "1", "33.3", "%"] in [line.split() for line in done.stdout.split("\n")]
-    assert "1 rows cannot be read and were dropped" in done.stderr
+    assert "unreadable rows dropped: 1;" in done.stderr
 
 
 @pytest.mark.slow

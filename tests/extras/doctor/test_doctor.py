@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from mt.extras.doctor.characters import mojibake, suspicious_characters
 from mt.extras.doctor.check import CorpusReport, Finding, check_corpus
 from mt.extras.doctor.consistency import number_mismatch
 from mt.extras.doctor.findings import Findings
+from mt.extras.doctor.overlaps import add_repetitions
 from mt.extras.doctor.rules import DROPPED_BY_CLEANING, DROPPED_BY_TRAINING, PAIR_RULES, TEXT_RULES, FindingRule
 from mt.extras.doctor.scripts import foreign_letters, scripts_of
 from mt.extras.doctor.statistics import collect_statistics
@@ -578,9 +580,19 @@ def test_numbers_are_compared(src: str, tgt: str, note: str) -> None:
     assert number_mismatch(src, tgt, ("en", "it")) == note
 
 
-def test_carriage_returns_take_linear_time() -> None:
-    """Half a million of them once took minutes, as each scanned the rest of the line."""
-    assert len(list(suspicious_characters("ab\r" * 500_000 + "end", frozenset({"Latn"})))) == 500_000
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("ab\r" * 500_000 + "end", 500_000),
+        ("ab\r" * 200_000 + "\r\n", 199_999),  # those at the end are no fault
+        ("\U000e0061" * 200_000, 200_000),
+        ("\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f", 0),  # the flag of England
+    ],
+)
+def test_unwanted_characters_are_found_in_linear_time(text: str, count: int) -> None:
+    start = process_time()
+    assert len(list(suspicious_characters(text, frozenset({"Latn"})))) == count
+    assert process_time() - start < 20
 
 
 def test_back_translations_that_could_be_held_out_are_an_error(tmp_path: Path) -> None:
@@ -612,6 +624,19 @@ def test_a_text_that_grows_while_it_is_checked_is_refused(tmp_path: Path, monkey
 
     config = make_config(tmp_path, write_pairs(tmp_path, "train", clean_text()["train"][:40]), valid={"from_train": 1})
     monkeypatch.setattr(check, "check_blocks", grow)
+    with pytest.raises(InputError, match="the text changed while it was read"):
+        check_corpus(config, tmp_path, 3)
+
+
+def test_a_text_that_loses_an_example_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = clean_text()["train"][:40]
+
+    def shrink(*arguments: Any) -> None:
+        write_pairs(tmp_path, "train", pairs)
+        add_repetitions(*arguments)
+
+    config = make_config(tmp_path, write_pairs(tmp_path, "train", [*pairs, pairs[0]]), valid={"from_train": 1})
+    monkeypatch.setattr(check, "add_repetitions", shrink)
     with pytest.raises(InputError, match="the text changed while it was read"):
         check_corpus(config, tmp_path, 3)
 

@@ -106,6 +106,15 @@ def test_beside_a_short_block_few_lines_are_unsure(pairs: list[tuple[str, str]],
     assert len(block.unsure) <= 4
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_block_at_the_start_may_have_lost_its_first_translations(pairs: list[tuple[str, str]]) -> None:
+    sources, targets = (list(side) for side in zip(*pairs[:1500], strict=True))
+    targets[:40] = [*targets[5:40], *["Niente."] * 5]
+    [block] = misaligned_blocks(zip(sources, targets, strict=True))
+    assert matches(block, Block(0, 40, -5))
+    assert not block.swapped
+
+
 def test_lines_without_a_translation_count_once() -> None:
     blocks = [Block(5, 8, None, unsure=(4, 5, 7)), Block(9, 12, 1, unsure=(8, 9))]
     assert unpaired_lines(blocks) == {4, 5, 6, 7, 8, 9}

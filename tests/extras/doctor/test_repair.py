@@ -1,6 +1,7 @@
 """Repair of sentences, which a second repair leaves alone, and of corpora."""
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -46,12 +47,23 @@ LATIN = frozenset({"Latn"})
         ("two\u2028lines", "two lines", ["invisible"]),
         ('"He said ""yes""."', 'He said "yes".', ["quotes"]),
         ('"He said yes."', '"He said yes."', []),
+        ('"One ""two"" "three"', '"One ""two"" "three"', []),
+        ('"', '"', []),
         ("cafe\u0301", "caf\u00e9", ["composed"]),
         ("1,5 kg – „so“", "1,5 kg – „so“", []),
     ],
 )
 def test_sentences(before: str, after: str, reasons: list[str]) -> None:
     assert repaired(before, LATIN) == (after, reasons)
+
+
+def test_a_long_quotation_is_read_in_little_memory() -> None:
+    text = '"' + "a" * 10**6
+    tracemalloc.start()
+    assert repaired(text, LATIN) == (text, [])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 * 10**6
 
 
 def test_a_script_keeps_the_characters_that_it_needs() -> None:
@@ -71,7 +83,7 @@ def test_a_second_repair_changes_nothing(text: str) -> None:
     assert repaired(once, LATIN) == (once, [])
 
 
-def test_a_corpus_is_mended_before_it_is_judged(tmp_path: Path) -> None:
+def test_a_corpus_is_repaired_before_it_is_judged(tmp_path: Path) -> None:
     pairs = list(sentence_pairs("train"))[:400]
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
     sources[10], targets[11] = (

@@ -416,13 +416,28 @@ def scored_once(judges: list[object], tmp_path_factory: pytest.TempPathFactory) 
     return folder
 
 
+def write_table(folder: Path, rows: dict[int, list[float]], random_rows: list[list[float]], file: str) -> None:
+    """Write scores from the features of each line, and from those of random pairs."""
+    numbered = [*rows.items(), *((scoring.RANDOM_LINE, row) for row in random_rows)]
+    lines = ((1, line, f"{line:016x}", *features) for line, features in numbered)
+    write_lines(folder / RAW, ("\t".join(map(str, line)) for line in lines))
+    write_scores(folder, {"key": "", "sources": [{"file": file, "pairs": len(rows)}]})
+
+
+@pytest.mark.parametrize("file", ["train.en", "a\tb.en"])
+def test_as_many_pairs_are_low_as_the_summary_says(tmp_path: Path, file: str) -> None:
+    rows = {1: [1.00012] * 9} | {line: [2.00028] * 9 for line in range(2, 9)}  # the threshold is 1.00014
+    write_table(tmp_path, rows, [[-1.0] * 9, [1.0] * 9], file)
+    [source] = json.loads((tmp_path / "scores.json").read_text())["sources"]
+    assert source["file"] == file
+    assert source["below"] == load_scores(tmp_path).low.sum() == 0
+
+
 def test_a_new_table_never_has_an_old_threshold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def write(mean: float) -> None:
         rng = random.Random(1)
-        lines = [*range(1, 21), *[scoring.RANDOM_LINE] * 20]
-        rows = [(1, line, f"{line:016x}", *(rng.gauss(mean if line else 0, 1) for _ in range(9))) for line in lines]
-        write_lines(tmp_path / RAW, ("\t".join(map(str, row)) for row in rows))
-        write_scores(tmp_path, {"key": "", "sources": [{"file": "train.en", "pairs": 20}]})
+        rows = {line: [rng.gauss(mean, 1) for _ in range(9)] for line in range(1, 21)}
+        write_table(tmp_path, rows, [[rng.gauss(0, 1) for _ in range(9)] for _ in range(20)], "train.en")
 
     def fail(action: str, path: Path) -> None:
         if action == "rename" and path.name == "scores.json":

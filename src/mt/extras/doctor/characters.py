@@ -29,6 +29,7 @@ _NEEDED_BY = {
     "\u200b": frozenset("Khmr Thai Laoo Mymr Tibt".split()),  # the zero-width space
     "\u180e": frozenset({"Mong"}),  # the vowel separator
 }
+_FLAG = 10  # characters of the flag of a region, at most
 _EMOJI = re.compile("[\u2190-\u2bff\ufe0f\U0001f000-\U0001faff]")
 
 # The continuation bytes of UTF-8 decoded as Windows-1252 or Latin-1.
@@ -63,7 +64,7 @@ TAG = re.compile(rf"</?(?:{'|'.join(_TAG_NAMES.split())}){_ATTRIBUTES}/?>", re.I
 def suspicious_characters(text: str, scripts: frozenset[str]) -> Iterator[Issue]:
     """Yield invisible and invalid characters of a raw line, except those that its language's scripts need."""
     if not text.isprintable():  # a fast path that most lines take
-        for match in _SUSPICIOUS.finditer(text):
+        for match in _SUSPICIOUS.finditer(text.rstrip("\r\n")):  # reading strips these, too
             name = match.lastgroup or ""
             if not _is_legitimate(name, text, match.start(), scripts):
                 yield name.replace("_", "-"), match.start(), f"U+{ord(match[0]):04X}"
@@ -73,14 +74,12 @@ def suspicious_characters(text: str, scripts: frozenset[str]) -> Iterator[Issue]
 
 def _is_legitimate(name: str, text: str, position: int, scripts: frozenset[str]) -> bool:
     character = text[position]
-    if name == "line_break":  # the reader strips those around a sentence
-        return character in "\r\n" and position >= len(text.rstrip("\r\n"))
     if name != "zero_width":
         return not scripts.isdisjoint(_NEEDED_BY.get(name, ()))
     if not scripts.isdisjoint(_NEEDED_BY.get(character, ())):
         return True
     if character >= "\U000e0000":  # tag characters spell the flag of a region
-        return text.find("\U0001f3f4", 0, position) >= 0
+        return "\U0001f3f4" in text[max(0, position - _FLAG) : position]
     return character == "\u200d" and position > 0 and _EMOJI.match(text[position - 1]) is not None
 
 

@@ -104,7 +104,7 @@ def write_clean(
             atomic.write_text(partial / "scores.html", scores_page(report.scores))
     for finding in report.findings:
         if finding.rule.name == "row" and (rows := finding.counts["train"]):
-            log.warning("%d rows cannot be read and were dropped; `mt data check` shows the first", rows)
+            log.warning("unreadable rows dropped: %d; `mt data check` shows the first", rows)
             counts["row"] = rows
     ordered = {"kept": counts.pop("kept", 0), **dict(counts.most_common())}
     sources = [_as_source(bitext, bitexts, output) for bitext in bitexts]

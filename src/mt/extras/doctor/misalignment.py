@@ -239,5 +239,5 @@ def _described_blocks(blocks: list[Block], shifts: Array, unsure: Array, source:
             copies = ((side, repeated_from(text, block.start, block.end)) for side, text in ((1, target), (0, source)))
             yield replace(block, copied=next(((side, first) for side, first in copies if first is not None), None))
             continue
-        there = shifts[block.start + block.shift : block.end + block.shift]
-        yield replace(block, swapped=bool((there == -block.shift).mean() > 0.5))
+        there = shifts[max(0, block.start + block.shift) : max(0, block.end + block.shift)]
+        yield replace(block, swapped=2 * int((there == -block.shift).sum()) > len(there))

@@ -166,10 +166,7 @@ class NearDuplicateFinder:
             records = records[~left_out[records["index"]]]
             order = np.argsort(records["hash"], kind="stable")
             hashes, pairs = records["hash"][order], records["index"][order].astype(np.int64)
-            if not len(hashes):
-                continue
-            starts = np.flatnonzero(np.diff(hashes, prepend=~hashes[0]))
-            sizes = np.diff(starts, append=len(hashes))
+            _, starts, sizes = np.unique(hashes, return_index=True, return_counts=True)
             # Of equal targets, the group of their letters is enough.
             lowest, highest = (function.reduceat(targets[pairs], starts) for function in (np.minimum, np.maximum))
             chosen = (sizes > 1) & ((lowest < highest) | (hashes[starts] & np.uint64(1) > 0))

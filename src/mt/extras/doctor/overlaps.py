@@ -2,17 +2,18 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
-from operator import attrgetter, itemgetter
+from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.duplicates import HashPartitions
 from mt.data.token_store import positions_in
+from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, read_bitext
 from mt.extras.doctor.characters import excerpt
 from mt.extras.doctor.findings import HASHES, Chunk, ChunkResult, Example, Findings, Location, Masks, bits
@@ -86,8 +87,7 @@ class HeldOutIndex:
         return np.where(mask & (wanted != 0) & (positions >= 0), np.append(order, -1)[positions], -1)
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Training pairs that share something."""
 
     rank: tuple[int, ...]  # groups of the lowest rank are shown
@@ -95,8 +95,7 @@ class Group:
     size: int  # number of different pairs
 
 
-@dataclass(frozen=True)
-class Repetition:
+class Repetition(NamedTuple):
     """Training pairs that break a rule of repetition, and groups of them to show; a rule can have several."""
 
     rule: str
@@ -226,7 +225,7 @@ def add_repetitions(
     for repetition in finder.find(findings.max_examples, None if scores is None else scores.values):
         rule = repetition.rule
         masks[repetition.pairs] |= bits(rule)
-        groups[rule] = sorted(groups[rule] + repetition.groups, key=attrgetter("rank"))[: findings.max_examples]
+        groups[rule] = sorted(groups[rule] + repetition.groups)[: findings.max_examples]
     shown = [(rule, group) for rule, ranked in groups.items() for group in ranked]
     locations = _locate([stats.bitext for stats in statistics], {pair for _, group in shown for pair in group.pairs})
     for rule, group in shown:
@@ -239,13 +238,16 @@ def add_repetitions(
 
 
 def _locate(bitexts: Sequence[Bitext], wanted: set[int]) -> dict[int, list[Location]]:
-    """Return the two sides of training pairs by their index in the whole training text."""
+    """Return the two sides of training pairs by their index in the whole training text.
+
+    Raises InputError if the text no longer has them.
+    """
     located: dict[int, list[Location]] = {}
     training = chain.from_iterable(read_bitext(bitext) for bitext in bitexts if bitext.split == "train")
-    for index, pair in enumerate(training if wanted else ()):
+    for index, pair in enumerate(islice(training, max(wanted, default=-1) + 1)):
         if index in wanted:
             sides = zip(pair.files, pair.cleaned(), strict=True)
             located[index] = [Location(file, pair.line, excerpt(text)) for file, text in sides]
-            if len(located) == len(wanted):
-                break
+    if len(located) < len(wanted):
+        raise InputError("data.train: the text changed while it was read", "run the command again")
     return located

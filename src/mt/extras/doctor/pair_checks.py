@@ -69,13 +69,13 @@ def check_chunk(chunk: Chunk) -> ChunkResult:
     return ChunkResult(np.array(masks, np.uint64), hashes, words, frames, findings)
 
 
-def _repairable(raw: Pair, mask: int, criteria: Criteria) -> Iterator[str]:
-    """Yield the rules that a pair of these rule bits no longer breaks once it is repaired."""
+def _repairable(raw: Pair, mask: int, criteria: Criteria) -> set[str]:
+    """Return the rules that a pair of these rule bits no longer breaks once it is repaired."""
     broken = {rule for rule in REPAIRABLE if mask & BIT[rule]}
     for text, code, scripts in zip(raw, criteria.languages, criteria.scripts, strict=True):
         text, _ = repaired(text, scripts_of(code))  # cleaning detects no scripts
         broken -= {rule for rule, *_ in _repairable_issues(text, scripts)}
-    yield from broken
+    return broken
 
 
 def _repairable_issues(text: str, scripts: frozenset[str]) -> Iterator[Issue]:

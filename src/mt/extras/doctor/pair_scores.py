@@ -18,6 +18,7 @@ from mt.config import DataConfig
 from mt.console import table
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import bitexts_of
+from mt.extras.doctor.characters import visible
 from mt.extras.doctor.findings import Chunk, ChunkResult, bits
 from mt.extras.doctor.rules import SELECTING
 from mt.extras.doctor.scoring import RANDOM_LINE, RAW_COLUMNS
@@ -78,7 +79,7 @@ def require_scores_folder(folder: Path, data: DataConfig) -> None:
     if folder.is_dir() and any(folder.iterdir()) and not (folder / _MARK).exists():
         message = f"--output {folder}: this folder exists and was not made by `mt data score`"
         raise InputError(message, "name a new folder")
-    texts = {path.resolve() for bitext in bitexts_of(data) for path in bitext.inputs()}
+    texts = (path for bitext in bitexts_of(data) for path in bitext.inputs())
     refuse_inputs([folder / TABLE, folder / SUMMARY], texts)
 
 
@@ -109,7 +110,7 @@ def write_scores(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         folder: of the features that `score_pairs` wrote, the table and the summary.
         facts: further entries of the summary, with file and pairs of each source under `sources`.
     """
-    raw, files = folder / RAW, [source["file"] for source in facts["sources"]]
+    raw, files = folder / RAW, [visible(source["file"]) for source in facts["sources"]]
     features = np.loadtxt(raw, delimiter="\t", usecols=[1, *range(3, len(RAW_COLUMNS))], ndmin=2, dtype=np.float32)
     columns = dict(zip(("line", *RAW_COLUMNS[3:]), features.T, strict=True))
     is_random = columns["line"] == RANDOM_LINE
@@ -119,7 +120,8 @@ def write_scores(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         random = random[~np.isnan(random)]
         if len(random) > 1 and random.std() > 0:
             evidence.append((values - random.mean()) / random.std())
-    scores = np.mean(evidence, axis=0) if evidence else np.full(len(features), np.nan, np.float32)
+    # Rounded as in the table, so that as many pairs are below the threshold as when it is read.
+    scores = np.mean(evidence, axis=0).round(4) if evidence else np.full(len(features), np.nan, np.float32)
     threshold = _threshold(scores[is_random], scores[~is_random])
     if threshold is None:
         _remove(raw)
@@ -139,8 +141,7 @@ def write_scores(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         {**source, "scored": int((~np.isnan(part)).sum()), "below": int((part < threshold).sum())}
         for source, part in zip(facts["sources"], np.split(scores[~is_random], ends), strict=True)
     ]
-    summary = {"format": _FORMAT, "min_score": round(threshold, 4), **facts, "sources": sources}
-    summary["table"] = sha256(folder / TABLE)
+    summary = {"format": _FORMAT, "min_score": threshold, **facts, "sources": sources, "table": sha256(folder / TABLE)}
     atomic.write_json(folder / SUMMARY, summary)
     _remove(raw)
     return summary
@@ -154,7 +155,7 @@ def _remove(raw: Path) -> None:
 def _threshold(random: Values, scores: Values) -> float | None:
     random, scores = random[~np.isnan(random)], scores[~np.isnan(scores)]
     better = scores[scores > np.quantile(random, _CLEAR)] if len(random) else scores
-    return float(np.median(better)) / 2 if len(better) else None
+    return round(float(np.median(better)) / 2, 4) if len(better) else None
 
 
 def score_table(summary: Mapping[str, Any]) -> str:

@@ -18,7 +18,6 @@ _TAG_START = re.compile(r"<(/?\w+)")
 _HIGH = r"(?:[xX][dD][89abAB][0-9a-fA-F]{2}|55(?:29[6-9]|[3-9]\d\d)|56(?:[0-2]\d\d|3[01]\d))"
 _LOW = r"(?:[xX][dD][c-fC-F][0-9a-fA-F]{2}|56(?:3[2-9]\d|[4-9]\d\d)|57(?:[0-2]\d\d|3[0-3]\d|34[0-3]))"
 _SURROGATES = re.compile(f"&#({_HIGH});&#({_LOW});")
-_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _REMOVED = frozenset({"zero-width", "soft-hyphen", "bidi", "control", "nul"})
 # Rules whose findings a repair can fix.
 REPAIRABLE = (*sorted(_REMOVED), "line-break", "markup", "mojibake")
@@ -99,8 +98,10 @@ def _invisible(text: str, scripts: frozenset[str]) -> str:
 
 def _quotes(text: str, scripts: frozenset[str]) -> str:
     """Undo the quoting of a spreadsheet's cell: outer quotes, with doubled ones within."""
-    found = _QUOTED.fullmatch(text.strip())
-    return found[1].replace('""', '"') if found and '""' in found[1] else text
+    cell = text.strip()
+    inner = cell[1:-1]
+    is_quoted = cell[:1] == cell[-1:] == '"' and '""' in inner and '"' not in inner.replace('""', "")
+    return inner.replace('""', '"') if is_quoted else text
 
 
 _REPAIRS: dict[str, Callable[[str, frozenset[str]], str]] = {

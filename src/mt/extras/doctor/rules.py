@@ -1,7 +1,6 @@
 """Rules of the corpus check: name, severity and advice of each."""
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 # Columns of scores by which pairs can be selected, higher is better
 Selecting = Literal["score", "dual", "contrast", "lexicon", "source_language", "target_language", "similarity"]
@@ -20,8 +19,7 @@ DROPPED_BY_CLEANING = frozenset(  # by default
 DROPPED_BY_TRAINING = frozenset("empty ratio too-long duplicate".split())
 
 
-@dataclass(frozen=True)
-class FindingRule:
+class FindingRule(NamedTuple):
     """A rule that pairs or whole texts can break."""
 
     name: str  # on the command line

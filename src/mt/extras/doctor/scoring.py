@@ -11,12 +11,11 @@ right one lowers it, the mean of both directions. It needs no correction for len
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from operator import eq
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,8 +74,7 @@ def _reached(words: frozenset[str], lexicon: dict[str, list[str]]) -> set[str]:
     return {translation for word in words for translation in lexicon.get(word, ())}
 
 
-@dataclass(frozen=True)
-class CorpusFacts:
+class CorpusFacts(NamedTuple):
     """Results of a first reading of the training text."""
 
     sizes: list[int]  # pairs of each source

@@ -59,7 +59,7 @@ def _detect_scripts(lines: Iterable[str]) -> frozenset[str]:
     counts: Counter[str] = Counter()
     total = 0
     for line in islice(lines, _MAX_LINES):
-        total += len(_letters_outside(frozenset()).findall(line))
+        total += len(_letters(frozenset(), outside=True).findall(line))
         for script in _LANGUAGES_BY_SCRIPT:
             counts[script] += len(_letters(frozenset({script})).findall(line))
     if counts.total() < _MIN_LISTED * total:
@@ -76,17 +76,11 @@ def _is_script(code: str) -> bool:
 
 
 @cache
-def _letters(scripts: frozenset[str]) -> "regex.Pattern[str]":
-    return regex.compile(rf"[\p{{L}}&&[{_members(scripts)}]]", regex.V1)
-
-
-@cache
-def _letters_outside(scripts: frozenset[str]) -> "regex.Pattern[str]":
-    return regex.compile(rf"[\p{{L}}--[{_members(scripts)}\p{{Common}}\p{{Inherited}}]]", regex.V1)
-
-
-def _members(scripts: frozenset[str]) -> str:
-    return "".join(rf"\p{{sc={script}}}" for script in sorted(scripts))
+def _letters(scripts: frozenset[str], outside: bool = False) -> "regex.Pattern[str]":
+    """Return a pattern of the letters of some scripts, or of all others."""
+    members = "".join(rf"\p{{sc={script}}}" for script in sorted(scripts))
+    chosen = rf"--[{members}\p{{Common}}\p{{Inherited}}]" if outside else f"&&[{members}]"
+    return regex.compile(rf"[\p{{L}}{chosen}]", regex.V1)
 
 
 def foreign_letters(text: str, scripts: frozenset[str]) -> Iterator[Issue]:
@@ -96,14 +90,14 @@ def foreign_letters(text: str, scripts: frozenset[str]) -> Iterator[Issue]:
     mixed = None if text.isascii() else _MIXED.search(text)
     if mixed:
         yield "mixed-script", mixed.start(), mixed[0]
-    if (first := _letters_outside(scripts).search(text)) is None:
+    if (first := _letters(scripts, outside=True).search(text)) is None:
         return
     n_expected = len(_letters(scripts).findall(text)) * (1 if _SYLLABIC.isdisjoint(scripts) else _LATIN_PER_SIGN)
     words = _ASCII.sub(lambda run: "" if _TECHNICAL.search(run[0]) else run[0], text)
     n_latin = 0 if "Latn" in scripts else len(_letters(_LATIN).findall(words))
-    n_other = len(_letters_outside(scripts | _LATIN).findall(text))
+    n_other = len(_letters(scripts | _LATIN, outside=True).findall(text))
     if n_other + n_latin > n_expected and (n_other >= _MIN_FOREIGN or n_latin >= _MIN_LATIN):
         yield "wrong-script", first.start(), ""
     elif n_other and not mixed:
-        position = next(_letters_outside(scripts | _LATIN).finditer(text)).start()
+        position = next(_letters(scripts | _LATIN, outside=True).finditer(text)).start()
         yield "foreign-letters", position, text[position]

@@ -27,7 +27,7 @@ _WORD_RANGES = ((0x3041, 0x309F), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0
 _LAST = 0x31FFF  # no letters have higher code points
 _MULTIPLIERS = np.random.default_rng(0).integers(0, 2**64, 256, np.uint64) | np.uint64(1)
 
-SLOT = " ⟨…⟩"
+_SLOT = " ⟨…⟩"
 MIN_FAMILY = 10  # different pairs of a template
 
 _MIN_RATE, _MIN_COUNT = 0.002, 10  # occurrences of a frequent word: per sentence, and in all
@@ -113,6 +113,6 @@ def common_frame(texts: Sequence[str]) -> str:
     for text in texts[1:]:
         common: list[str] = []
         for name, start, end, *_ in SequenceMatcher(None, frame, _TOKEN.findall(text), autojunk=False).get_opcodes():
-            common += frame[start:end] if name == "equal" else [] if common[-1:] == [SLOT] else [SLOT]
+            common += frame[start:end] if name == "equal" else [] if common[-1:] == [_SLOT] else [_SLOT]
         frame = common
     return "".join(frame).strip()
