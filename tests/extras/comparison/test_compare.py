@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -235,6 +236,13 @@ def test_wins_ties_losses_and_largest_differences() -> None:
 )
 def test_differences_are_marked(language: str, first: str, second: str, marked_first: str, marked_second: str) -> None:
     assert marked_differences(first, second, language, BRACKETS) == (marked_first, marked_second)
+
+
+def test_long_repetitive_translations_are_marked_in_seconds() -> None:
+    started = time.process_time()
+    first, second = marked_differences("the " * 1000, "the a " * 1000, "en", BRACKETS)
+    assert time.process_time() - started < 5
+    assert (len(first.split()), len(second.split())) == (1000, 2000)
 
 
 @pytest.fixture
