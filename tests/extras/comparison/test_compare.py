@@ -408,6 +408,9 @@ def test_different_texts_and_missing_translations_are_refused(two_runs: Path) ->
         said = mt("compare", "runs/a", "runs/b", cwd=two_runs, code=2).stderr
         assert f"their {side}s differ (line 7 is the first)" in said
         assert "--source FILE --reference FILE" in said
+    write(scores / "test.source", lines[:11])
+    said = mt("compare", "runs/b", scores / "test.beam", cwd=two_runs, code=2).stderr
+    assert "runs/b: source and reference of its test set have 11 and 12 lines" in said
     shutil.rmtree(scores)
     assert "mt eval --model runs/b" in mt("compare", "runs/a", "runs/b", cwd=two_runs, code=2).stderr
     (two_runs / "runs" / "a" / "eval" / "test.json").write_text("{}")

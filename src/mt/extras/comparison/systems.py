@@ -163,6 +163,7 @@ class _StoredTestSet:
             raise InputError(f"{path}: no run folder, so there are no translations in it to compare", _OTHER_TEXT)
         self.path, self.config, self._stem = path, read_config(model), run.scores / test_set
         data, file = self.config.data, run.scores / f"{test_set}.json"
+        self._hint = f"score it again: mt eval --model {quoted(str(path))}"
         try:
             results = [
                 (result["method"], result.get("source_lang", ""), result["target_lang"])
@@ -173,13 +174,16 @@ class _StoredTestSet:
         except (ValueError, TypeError, KeyError):
             results = []
         if not results or not all(isinstance(text, str) for result in results for text in result):
-            hint = f"score it again: mt eval --model {quoted(str(path))}"
-            raise InputError(f"{file}: not a score file of `mt eval`", hint)
+            raise InputError(f"{file}: not a score file of `mt eval`", self._hint)
         self.methods = list(dict.fromkeys(method for method, _, _ in results))
         self.texts = {direction(*languages): EvalText(languages[1], [], [], languages[0]) for _, *languages in results}
 
     def text(self, name: str) -> EvalText:
-        return replace(self.texts[name], sources=self.lines(name, "source"), references=self.lines(name, "reference"))
+        sources, references = (self.lines(name, side) for side in ("source", "reference"))
+        if len(sources) != len(references):
+            sizes = f"{len(sources)} and {len(references)} lines"
+            raise InputError(f"{self.path}: source and reference of its test set have {sizes}", self._hint)
+        return replace(self.texts[name], sources=sources, references=references)
 
     def lines(self, name: str, suffix: str) -> list[str]:
         language = f".{name}" if len(self.texts) > 1 else ""
