@@ -14,7 +14,7 @@ from mt.data.corpus import Pair, line_texts, one_line, read_numbered
 from mt.data.mixture import direction
 from mt.data.paired_texts import LinePair, LineText, read_texts
 from mt.errors import InputError
-from mt.extras.doctor.align_files import parting_line
+from mt.extras.doctor.align_files import lines_in_step
 from mt.extras.doctor.alignment import Link
 from mt.extras.doctor.findings import SPLITS, Example, Findings, Location
 from mt.extras.doctor.misalignment import SEGMENT, Block, unpaired_lines
@@ -157,7 +157,7 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
             note = fault.message
             for pair in line_texts(bitext.source, bitext.data):
                 if fault.file == str(pair[0]):
-                    note += f"; they are out of step from line {parting_line(*pair) + 1:,} on"
+                    note += f"; they are out of step from line {lines_in_step(*pair) + 1:,} on"
             findings.add("line-counts", Example(bitext.split, (), note))
         elif findings is not None:  # one of two texts is empty
             findings.add("unreadable", Example(bitext.split, (), fault.message))

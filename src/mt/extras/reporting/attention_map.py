@@ -12,6 +12,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mt.console import log
 from mt.data.tokenizer import SPACE
 from mt.decoding.attention_weights import Attention, is_text
@@ -26,6 +28,7 @@ _PAGE, STYLE, SCRIPT = map(web_file, ("attention.html", "attention.css", "attent
 SUFFIXES = (".png", ".svg", ".html")
 _MAX_GRID = 64  # maps in an image; more would be illegible
 _MAX_LABELS = 60  # tokens; more labels would overlap
+_STYLE = {"svg.fonttype": "none", "text.parse_math": False}  # text stays text, dollar signs included
 
 
 def check_drawable(path: Path, by_head: bool, texts: Sequence[str] = ()) -> None:
@@ -77,16 +80,15 @@ def attention_image(attention: Attention, kind: str, by_head: bool = False) -> b
     scale = 0.45 if by_head else 1
     width = min(0.32 * len(attention.source) + 1.6, 16) * scale
     height = min(0.32 * len(attention.target) + 1.2, 16) * scale
-    figure = Figure(figsize=(width * heads + 0.4, height * layers + 0.4), dpi=110, layout="constrained")
-    axes = figure.subplots(layers, heads, squeeze=False)
-    for layer in range(layers):
-        for head in range(heads):
-            _draw_map(axes[layer][head], attention, weights[layer, head], labels=not by_head)
-            if by_head:
-                axes[layer][head].set_title(f"layer {layer + 1}, head {head + 1}", fontsize=8)
     content = BytesIO()
-    with warnings.catch_warnings(record=True) as caught, rc_context({"svg.fonttype": "none"}):  # text stays text
+    with warnings.catch_warnings(record=True) as caught, rc_context(_STYLE):
         warnings.simplefilter("always")
+        figure = Figure(figsize=(width * heads + 0.4, height * layers + 0.4), dpi=110, layout="constrained")
+        axes = figure.subplots(layers, heads, squeeze=False)
+        for layer, head in np.ndindex(layers, heads):
+            _draw_map(axes[layer, head], attention, weights[layer, head], labels=not by_head)
+            if by_head:
+                axes[layer, head].set_title(f"layer {layer + 1}, head {head + 1}", fontsize=8)
         figure.savefig(content, format=kind)
     if kind == "png" and any("missing from font" in str(warning.message) for warning in caught):
         log.warning("the font of images lacks some of these characters; write a .html or .svg file instead")
@@ -99,10 +101,7 @@ def _draw_map(axes: "Axes", attention: Attention, weights: Any, labels: bool) ->
         axes.set_xticks([])
         axes.set_yticks([])
         return
-    # matplotlib takes a $ for the start of mathematics.
-    source, target = (
-        [_label(token).replace("$", r"\$") for token in tokens] for tokens in (attention.source, attention.target)
-    )
+    source, target = ([_label(token) for token in tokens] for tokens in (attention.source, attention.target))
     axes.set_xticks(range(len(source)), source, rotation=60, ha="left", rotation_mode="anchor")
     axes.set_yticks(range(len(target)), target)
     axes.xaxis.tick_top()
