@@ -88,7 +88,6 @@ def new_translations(
         source, reference: the text, not needed for files alone, and its translation, aligned by line.
         method: greedy or beam (default).
         chosen: source and target language of the text; the source is needed only for models with a tag for it.
-        choice: the engine.
 
     Raises:
         InputError: the files are not aligned, or options do not fit the systems.

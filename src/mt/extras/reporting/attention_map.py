@@ -31,7 +31,7 @@ _MAX_LABELS = 60  # tokens; more labels would overlap
 _STYLE = {"svg.fonttype": "none", "text.parse_math": False}  # text stays text, dollar signs included
 
 
-def check_drawable(path: Path, by_head: bool, texts: Sequence[str] = ()) -> None:
+def check_drawable(path: Path, by_head: bool, texts: Sequence[str]) -> None:
     """Check the options before anything is translated; `texts` is empty if they are not known yet.
 
     Raises:
@@ -46,12 +46,8 @@ def check_drawable(path: Path, by_head: bool, texts: Sequence[str] = ()) -> None
         _check_number(path, sum(any(map(str.isalnum, text)) for text in texts))
 
 
-def draw(path: Path, attentions: Sequence[Attention], by_head: bool = False) -> None:
-    """Write an image or a page, by the suffix of the path.
-
-    Raises:
-        InputError: there is nothing to draw, or too much for an image.
-    """
+def draw(path: Path, attentions: Sequence[Attention], by_head: bool) -> None:
+    """Write an image or a page, by the suffix of the path; InputError for nothing to draw, or too much for an image."""
     _check_number(path, len(attentions), " (a text that is too long for the model counts as several)")
     suffix = path.suffix.lower()
     if suffix == ".html":
