@@ -356,7 +356,9 @@ def test_several_languages_are_compared_separately(two_languages: Path, tmp_path
     only = mt("compare", run, run, "--to", "yy", *QUICK, "--metrics", "chrf", cwd=tmp_path).stdout
     assert "into xx" not in only
     beside = [run, run / "eval" / "test.yy.beam", *QUICK, "--metrics", "chrf"]
-    assert "--to xx" in mt("compare", *beside, cwd=tmp_path, code=2).stderr
+    said = mt("compare", run / "eval" / "test.yy.beam", run, cwd=tmp_path, code=2).stderr
+    assert f"{run}: the test set is in xx, yy" in said
+    assert "--to xx" in said
     assert "no difference in chrF" in mt("compare", *beside, "--to", "yy", cwd=tmp_path).stdout
 
 

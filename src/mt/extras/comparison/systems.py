@@ -52,19 +52,19 @@ def stored_translations(
     stored = list(by_path.values())
     first = stored[0]
     method = _common_method(stored, method)
-    languages = _common_languages(stored, *chosen)
-    if len(languages) > 1 and not by_path.keys() >= set(paths):
-        text = first.texts[languages[0]]
+    directions = _common_directions(stored, *chosen)
+    if len(directions) > 1 and not by_path.keys() >= set(paths):
+        text = first.texts[directions[0]]
         raise InputError(
-            f"{paths[0]}: the test set is in {', '.join(languages)}; the language of the files is unknown",
+            f"{first.path}: the test set is in {', '.join(directions)}; the language of the files is unknown",
             f"choose with {f'--from {text.source_lang} ' if text.source_lang else ''}--to {text.target_lang}",
         )
     comparisons = []
-    for language in languages:
-        text = first.text(language)
+    for name in directions:
+        text = first.text(name)
         for other in stored[1:]:
-            _require_same_text(text, first.path, other, language)
-        hypotheses = (by_path[path].lines(language, method) if path in by_path else _read(path) for path in paths)
+            _require_same_text(text, first.path, other, name)
+        hypotheses = (by_path[path].lines(name, method) if path in by_path else _read(path) for path in paths)
         systems = [System(str(path), lines) for path, lines in zip(paths, hypotheses, strict=True)]
         tokenize = bleu_tokenizer(first.config.evaluation.bleu_tokenize, text.target_lang)
         _check(text, systems, tokenize)
@@ -221,7 +221,7 @@ def _common_method(stored: Sequence[_StoredTestSet], method: str | None) -> str:
     return method or ("beam" if "beam" in common else common[0])
 
 
-def _common_languages(stored: Sequence[_StoredTestSet], source_lang: str | None, to: str | None) -> list[str]:
+def _common_directions(stored: Sequence[_StoredTestSet], source_lang: str | None, to: str | None) -> list[str]:
     """Return the names of the directions that all have in common, from `source_lang` and into `to` if given."""
     texts, data = stored[0].texts, stored[0].config.data
     if source_lang is not None:
