@@ -9,10 +9,9 @@ import json
 import warnings
 from collections.abc import Sequence
 from io import BytesIO
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from mt.console import log
 from mt.data.tokenizer import SPACE
@@ -28,7 +27,6 @@ _PAGE, STYLE, SCRIPT = map(web_file, ("attention.html", "attention.css", "attent
 SUFFIXES = (".png", ".svg", ".html")
 _MAX_GRID = 64  # maps in an image; more would be illegible
 _MAX_LABELS = 60  # tokens; more labels would overlap
-_STYLE = {"svg.fonttype": "none", "text.parse_math": False}  # text stays text, dollar signs included
 
 
 def check_drawable(path: Path, by_head: bool, texts: Sequence[str]) -> None:
@@ -77,11 +75,12 @@ def attention_image(attention: Attention, kind: str, by_head: bool = False) -> b
     width = min(0.32 * len(attention.source) + 1.6, 16) * scale
     height = min(0.32 * len(attention.target) + 1.2, 16) * scale
     content = BytesIO()
-    with warnings.catch_warnings(record=True) as caught, rc_context(_STYLE):
+    # Text stays text, dollar signs included.
+    with warnings.catch_warnings(record=True) as caught, rc_context({"svg.fonttype": "none", "text.parse_math": False}):
         warnings.simplefilter("always")
         figure = Figure(figsize=(width * heads + 0.4, height * layers + 0.4), dpi=110, layout="constrained")
-        axes = figure.subplots(layers, heads, squeeze=False)
-        for layer, head in np.ndindex(layers, heads):
+        axes: Any = figure.subplots(layers, heads, squeeze=False)
+        for layer, head in product(range(layers), range(heads)):
             _draw_map(axes[layer, head], attention, weights[layer, head], labels=not by_head)
             if by_head:
                 axes[layer, head].set_title(f"layer {layer + 1}, head {head + 1}", fontsize=8)
