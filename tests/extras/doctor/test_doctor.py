@@ -280,6 +280,12 @@ def test_all_unreadable_rows_are_reported(tmp_path: Path) -> None:
     assert finding.examples[0].locations[0].text == reason
 
 
+def test_a_header_that_is_not_utf_8_is_no_fault_of_the_first_pair(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_bytes(b"en\tit\tcaf\xe8\na\tb\tc\nd\te\xe9\tf\n")
+    lines = found(check_corpus(make_config(tmp_path, {"file": "t.tsv"}), tmp_path, 10))
+    assert (lines["row"], lines["encoding"]) == ({"train": {1}}, {"train": {3}})
+
+
 def test_byte_order_marks_and_carriage_returns(tmp_path: Path) -> None:
     (tmp_path / "a.en").write_bytes(b"\xef\xbb\xbfone\ntwo\nthree\r\nfour\r\nfive\n")
     (tmp_path / "a.it").write_bytes(b"uno\r\ndue\r\ntre\r\nquattro\r\ncinque\r\n")

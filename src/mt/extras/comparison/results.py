@@ -167,7 +167,7 @@ def marked_differences(first: str, second: str, target_lang: str, marks: tuple[M
     space = " " if is_spaced(target_lang) else ""
     tokens, others = (text.split() if space else list(text) for text in (first, second))
     pieces: tuple[list[str], list[str]] = ([], [])
-    for tag, start, end, other_start, other_end in SequenceMatcher(None, tokens, others, autojunk=False).get_opcodes():
+    for tag, start, end, other_start, other_end in SequenceMatcher(None, tokens, others).get_opcodes():
         for side, words in enumerate((tokens[start:end], others[other_start:other_end])):
             if words:
                 piece = space.join(words)

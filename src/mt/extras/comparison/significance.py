@@ -8,18 +8,15 @@ observed one.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 
+from mt.data.token_store import Array
 from mt.metrics.scores import corpus_statistics, interval, random_generator, random_seed, resampled
 
 LEVEL = 0.05
 _TRIALS_AT_ONCE = 32  # with a multiple of 32, numpy draws the same bits as for all trials at once
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -52,19 +52,19 @@ def stored_translations(
     stored = list(by_path.values())
     first = stored[0]
     method = _common_method(stored, method)
-    languages = _common_languages(stored, *chosen)
-    if len(languages) > 1 and not by_path.keys() >= set(paths):
-        text = first.texts[languages[0]]
+    directions = _common_directions(stored, *chosen)
+    if len(directions) > 1 and not by_path.keys() >= set(paths):
+        text = first.texts[directions[0]]
         raise InputError(
-            f"{paths[0]}: the test set is in {', '.join(languages)}; the language of the files is unknown",
+            f"{first.path}: the test set is in {', '.join(directions)}; the language of the files is unknown",
             f"choose with {f'--from {text.source_lang} ' if text.source_lang else ''}--to {text.target_lang}",
         )
     comparisons = []
-    for language in languages:
-        text = first.text(language)
+    for name in directions:
+        text = first.text(name)
         for other in stored[1:]:
-            _require_same_text(text, first.path, other, language)
-        hypotheses = (by_path[path].lines(language, method) if path in by_path else _read(path) for path in paths)
+            _require_same_text(text, first.path, other, name)
+        hypotheses = (by_path[path].lines(name, method) if path in by_path else _read(path) for path in paths)
         systems = [System(str(path), lines) for path, lines in zip(paths, hypotheses, strict=True)]
         tokenize = bleu_tokenizer(first.config.evaluation.bleu_tokenize, text.target_lang)
         _check(text, systems, tokenize)
@@ -88,7 +88,6 @@ def new_translations(
         source, reference: the text, not needed for files alone, and its translation, aligned by line.
         method: greedy or beam (default).
         chosen: source and target language of the text; the source is needed only for models with a tag for it.
-        choice: the engine.
 
     Raises:
         InputError: the files are not aligned, or options do not fit the systems.
@@ -163,6 +162,7 @@ class _StoredTestSet:
             raise InputError(f"{path}: no run folder, so there are no translations in it to compare", _OTHER_TEXT)
         self.path, self.config, self._stem = path, read_config(model), run.scores / test_set
         data, file = self.config.data, run.scores / f"{test_set}.json"
+        self._hint = f"score it again: mt eval --model {quoted(str(path))}"
         try:
             results = [
                 (result["method"], result.get("source_lang", ""), result["target_lang"])
@@ -173,13 +173,16 @@ class _StoredTestSet:
         except (ValueError, TypeError, KeyError):
             results = []
         if not results or not all(isinstance(text, str) for result in results for text in result):
-            hint = f"score it again: mt eval --model {quoted(str(path))}"
-            raise InputError(f"{file}: not a score file of `mt eval`", hint)
+            raise InputError(f"{file}: not a score file of `mt eval`", self._hint)
         self.methods = list(dict.fromkeys(method for method, _, _ in results))
         self.texts = {direction(*languages): EvalText(languages[1], [], [], languages[0]) for _, *languages in results}
 
     def text(self, name: str) -> EvalText:
-        return replace(self.texts[name], sources=self.lines(name, "source"), references=self.lines(name, "reference"))
+        sources, references = (self.lines(name, side) for side in ("source", "reference"))
+        if len(sources) != len(references):
+            sizes = f"{len(sources)} and {len(references)} lines"
+            raise InputError(f"{self.path}: source and reference of its test set have {sizes}", self._hint)
+        return replace(self.texts[name], sources=sources, references=references)
 
     def lines(self, name: str, suffix: str) -> list[str]:
         language = f".{name}" if len(self.texts) > 1 else ""
@@ -218,7 +221,7 @@ def _common_method(stored: Sequence[_StoredTestSet], method: str | None) -> str:
     return method or ("beam" if "beam" in common else common[0])
 
 
-def _common_languages(stored: Sequence[_StoredTestSet], source_lang: str | None, to: str | None) -> list[str]:
+def _common_directions(stored: Sequence[_StoredTestSet], source_lang: str | None, to: str | None) -> list[str]:
     """Return the names of the directions that all have in common, from `source_lang` and into `to` if given."""
     texts, data = stored[0].texts, stored[0].config.data
     if source_lang is not None:

@@ -139,13 +139,13 @@ def _cleanings(report: CorpusReport, config: str) -> Iterator[Action]:
         name, count, damage = finding.rule.name, finding.counts["train"], harm(report, finding, ("train",))
         if name == "row":
             dropped[name] = count
-        undone = 1.0 if name in rules or name == "row" or not count else finding.repairable / count
-        value += undone * damage
         repaired[name] = finding.repairable
         dropped[name] = max(0, dropped.get(name, 0) - finding.repairable)
-        if finding.rule.severity == WARNING and name in DROPPABLE and undone < 1:
-            more[name] = round((1 - undone) * count * report.pairs["train"] / finding.checked["train"])
-            more_value += (1 - undone) * damage
+        removed = 1.0 if name in rules or name == "row" or not count else finding.repairable / count
+        value += removed * damage
+        if finding.rule.severity == WARNING and name in DROPPABLE and removed < 1:
+            more[name] = count - finding.repairable
+            more_value += (1 - removed) * damage
     gains = [f"repairs {_listed(repaired, 'fault')}"] if any(repaired.values()) else []
     gains += [f"drops {_listed(dropped, 'pair')}"] if any(dropped.values()) else []
     command = f"mt data clean {config} --output cleaned" + (" --repair" if any(repaired.values()) else "")

@@ -16,14 +16,14 @@ from mt.data.word_alignment import align_words
 from mt.errors import InputError
 from mt.extras.doctor.alignment import Link, align, table_cells, with_gaps
 from mt.storage import atomic
-from mt.text.lines import TextIssue, read_lines, read_parallel
+from mt.text.lines import read_lines, read_parallel
 from mt.text.words import WORD
 
 _SPACED = re.compile(r"\S+")
 _MAX_LINES = 300_000  # of a side
 _MAX_CELLS = 250_000_000  # 5 bytes each
 _WINDOW = 1000  # lines that show whether two texts are in step
-_IN_STEP, _MARGIN = 2000, 20  # lines before two texts part: to learn a lexicon from; that may be linked differently
+_IN_STEP, _MARGIN = 2000, 20  # lines before two texts diverge: to learn a lexicon from; that may be linked differently
 
 
 def align_files(source: Path, target: Path, output: Path, min_score: float | None) -> str:
@@ -33,21 +33,17 @@ def align_files(source: Path, target: Path, output: Path, min_score: float | Non
     """
     texts = [_sentences(path) for path in (source, target)]
     if table_cells(*map(len, texts)) > _MAX_CELLS:
-        message = (
-            f"{source} has {len(texts[0]):,} sentences and {target} {len(texts[1]):,}, too different to be aligned"
-        )
-        raise InputError(message, "split both texts, by chapters for example")
+        sizes = f"{source} has {len(texts[0]):,} sentences and {target} {len(texts[1]):,}"
+        raise InputError(f"{sizes}, too different to be aligned", "split both texts, by chapters for example")
     links = [link for link in align(*texts) if min_score is None or link.score >= min_score]
     with atomic.new_file(output) as write:
         write(b"source\ttarget\tscore\n")
         for link in links:
-            sides = (
-                " ".join(text[slice(*lines)]) for text, lines in zip(texts, (link.source, link.target), strict=True)
-            )
-            write("\t".join([*sides, f"{link.score:.2f}"]).encode() + b"\n")
+            source_text, target_text = " ".join(texts[0][slice(*link.source)]), " ".join(texts[1][slice(*link.target)])
+            write(f"{source_text}\t{target_text}\t{link.score:.2f}\n".encode())
     kinds = Counter(tuple(end - start for start, end in (link.source, link.target)) for link in links)
     rows = [[f"{n_src} to {n_tgt}", f"{count:,}"] for (n_src, n_tgt), count in kinds.most_common()]
-    for path, text, side in zip((source, target), texts, (0, 1), strict=True):
+    for side, (path, text) in enumerate(zip((source, target), texts, strict=True)):
         alone = len(text) - sum(count * kind[side] for kind, count in kinds.items())
         rows.append([f"without a partner in {path}", f"{alone:,}"])
     return table(["sentences", "pairs"], rows)
@@ -63,16 +59,16 @@ def _sentences(path: Path) -> list[str]:
     return lines
 
 
-def parting_line(source: LineText, target: LineText) -> int:
+def lines_in_step(source: LineText, target: LineText) -> int:
     """Return the number of lines after which two texts stay out of step, by bisection."""
     n_lines = min(_count(source), _count(target))
     low, high = 0, -(-n_lines // _WINDOW)  # windows: in step before `low`, out of step from `high` on
     while low < high:
         middle = (low + high) // 2
-        on, off = _diagonal(align(*_lines(source, target, middle * _WINDOW, (middle + 1) * _WINDOW)))
+        on, off = _diagonal(_aligned(source, target, middle * _WINDOW, (middle + 1) * _WINDOW))
         low, high = (middle + 1, high) if len(on) > len(off) else (low, middle)
     start = max(0, low - 1) * _WINDOW
-    on, off = _diagonal(align(*_lines(source, target, start, min(n_lines, start + 2 * _WINDOW))))
+    on, off = _diagonal(_aligned(source, target, start, min(n_lines, start + 2 * _WINDOW)))
     if not len(off):
         return n_lines
     ends = np.concatenate([[0], on + 1])
@@ -97,29 +93,30 @@ def line_links(source: LineText, target: LineText) -> tuple[Link, ...]:
     counts = [_count(text) for text in (source, target)]
     if counts[0] == counts[1] or 0 in counts:
         return ()
-    parting = parting_line(source, target)
-    start = max(0, parting - _IN_STEP)
+    in_step = lines_in_step(source, target)
+    start = max(0, in_step - _IN_STEP)
     n_source, n_target = (count - start for count in counts)
     if max(n_source, n_target) > _MAX_LINES or table_cells(n_source, n_target) > _MAX_CELLS:
         message = f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}, too many to be aligned"
-        raise InputError(message, f"split both; they are out of step from line {parting + 1:,} on")
-    links = list(with_gaps(align(*_lines(source, target, start, max(counts))), n_source, n_target))
-    certain = max(0, parting - start - _MARGIN)  # lines in step
+        raise InputError(message, f"split both; they are out of step from line {in_step + 1:,} on")
+    links = list(with_gaps(_aligned(source, target, start, max(counts)), n_source, n_target))
+    certain = max(0, in_step - start - _MARGIN)  # lines in step
     first = max(n for n, link in enumerate(links) if link.source[0] == link.target[0] <= certain)
     return tuple(link.moved(start) for link in links[first:])
 
 
+def _lines(text: LineText) -> Iterator[str]:
+    """Yield the lines, also those that are not UTF-8."""
+    return text.lines(lambda fault: None)
+
+
 def _count(text: LineText) -> int:
-    return sum(1 for _ in text.lines(_ignored))
+    return sum(1 for _ in _lines(text))
 
 
-def _lines(source: LineText, target: LineText, start: int, end: int) -> tuple[list[str], list[str]]:
-    first, second = (list(islice(text.lines(_ignored), start, end)) for text in (source, target))
-    return first, second
-
-
-def _ignored(fault: TextIssue) -> None:
-    """Accept a line that is not UTF-8."""
+def _aligned(source: LineText, target: LineText, start: int, end: int) -> list[Link]:
+    """Align the lines `start` to `end` of two texts; links count from `start`."""
+    return align(*(list(islice(_lines(text), start, end)) for text in (source, target)))
 
 
 class _Units:
@@ -165,11 +162,11 @@ def write_word_links(source: Path, target: Path, output: Path) -> str:
         second.add(tgt_line)
     if not first.ids or not second.ids:
         raise InputError(f"{source} and {target}: no words to align", "give two files of sentences")
-    lines = linked = n_words = 0
+    linked = n_words = 0
     with atomic.new_file(output) as write:
         aligned = align_words(first.words(), second.words())
         for links, src, tgt in zip(aligned, first.lines(), second.lines(), strict=True):
             pairs = sorted({(src[s], tgt[t]) for s, t in links if min(src[s], tgt[t]) >= 0})
             write(" ".join(f"{s}-{t}" for s, t in pairs).encode() + b"\n")
-            lines, linked, n_words = lines + 1, linked + len({t for _, t in pairs}), n_words + len({*tgt} - {-1})
-    return f"{lines:,} pairs of lines, {linked / max(1, n_words):.0%} of the target words linked"
+            linked, n_words = linked + len({t for _, t in pairs}), n_words + len({*tgt} - {-1})
+    return f"{len(first.starts) - 1:,} pairs of lines, {linked / max(1, n_words):.0%} of the target words linked"

@@ -20,8 +20,8 @@ from mt.extras.doctor.pair_evidence import log_density_ratio
 
 # Source and target lines of a step, and the log ratio of its prior to that of one to one: for lines left out near Gale
 # and Church's table 5, for merges lower, chosen on validation text.
-MOVES = ((1, 1, 0.0), (1, 0, -4.0), (0, 1, -4.0), (2, 1, -4.0), (1, 2, -4.0))
-_ONE, _INSERTED = 0, 2  # of MOVES
+_MOVES = ((1, 1, 0.0), (1, 0, -4.0), (0, 1, -4.0), (2, 1, -4.0), (1, 2, -4.0))
+_ONE, _INSERTED = 0, 2  # of _MOVES
 _FIRST_BAND, _NEXT_BAND = 300, 60
 _PASSES = 3  # with a lexicon
 _BOUND = 4.0  # largest evidence of a step, in nats
@@ -156,8 +156,8 @@ class _Aligner:
                 row[bounds[i - 3][0] + pad : bounds[i - 3][1] + pad + 1] = -np.inf
             here = slice(low + pad, high + pad + 1)
             evidence = self._step_evidence(i, low, high)
-            reached = np.full((len(MOVES), high - low + 1), -np.inf)
-            for move, (n_src, n_tgt, prior) in enumerate(MOVES):
+            reached = np.full((len(_MOVES), high - low + 1), -np.inf)
+            for move, (n_src, n_tgt, prior) in enumerate(_MOVES):
                 if move != _INSERTED and i >= n_src:
                     before = rows[(i - n_src) % 3][here.start - n_tgt : here.stop - n_tgt]
                     reached[move] = before + prior + evidence[move]
@@ -165,7 +165,7 @@ class _Aligner:
                 reached[_ONE, 0] = 0.0
             chosen = reached.argmax(axis=0)
             best = reached.max(axis=0)
-            steps = MOVES[_INSERTED][2] * np.arange(len(best))
+            steps = _MOVES[_INSERTED][2] * np.arange(len(best))
             inserted = np.maximum.accumulate(best - steps) + steps
             chosen[inserted > best] = _INSERTED
             row[here] = np.maximum(best, inserted)
@@ -175,11 +175,11 @@ class _Aligner:
 
     def _step_evidence(self, i: int, low: int, high: int) -> Array:
         """Return the evidence of each move that ends after `i` source lines and `low` to `high` target lines."""
-        evidence = np.zeros((len(MOVES), high - low + 1))
+        evidence = np.zeros((len(_MOVES), high - low + 1))
         start = max(0, low - 2)
         counts, characters = self.target.counts[start:high], self.target.characters[start:high]
         ends = np.arange(low, high + 1)
-        for move, (n_src, n_tgt, _) in enumerate(MOVES):
+        for move, (n_src, n_tgt, _) in enumerate(_MOVES):
             if not n_src or not n_tgt or i < n_src:
                 continue
             gains = self._line_gains(i - n_src, i, start, high)
@@ -197,7 +197,7 @@ class _Aligner:
             path[i] = j
             cell = first[i] + j
             move = int(origins[cell])
-            n_src, n_tgt, _ = MOVES[move]
+            n_src, n_tgt, _ = _MOVES[move]
             if n_src and n_tgt:
                 links.append(Link((i - n_src, i), (j - n_tgt, j), float(scores[cell])))
                 path[i - n_src + 1 : i] = j

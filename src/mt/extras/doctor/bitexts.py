@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -14,7 +14,7 @@ from mt.data.corpus import Pair, line_texts, one_line, read_numbered
 from mt.data.mixture import direction
 from mt.data.paired_texts import LinePair, LineText, read_texts
 from mt.errors import InputError
-from mt.extras.doctor.align_files import parting_line
+from mt.extras.doctor.align_files import lines_in_step
 from mt.extras.doctor.alignment import Link
 from mt.extras.doctor.findings import SPLITS, Example, Findings, Location
 from mt.extras.doctor.misalignment import SEGMENT, Block, unpaired_lines
@@ -143,38 +143,50 @@ def bitexts_of(data: DataConfig, repair: bool = False) -> list[Bitext]:
 
 def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[RawPair]:
     """Yield all readable pairs, and add faults to `findings`."""
-    errors: list[str] = []
+    undecodable: list[TextIssue] = []  # lines of the pair that is yielded next
     scripts = [scripts_of(code) for code in bitext.languages] if bitext.repair else []
 
     def report(fault: TextIssue) -> None:
         if fault.kind == "encoding":
-            errors.append(_without_place(fault))  # of the pair that is yielded next
+            undecodable.append(fault)
             return
-        errors.clear()
-        if findings is not None and fault.kind == "row":
+        undecodable.clear()
+        if findings is None:
+            return
+        if fault.kind == "row":
             findings.add("row", Example(bitext.split, (Location(fault.file, fault.line, _without_place(fault)),)))
-        elif findings is not None and fault.kind == "lines":
+        elif fault.kind == "lines":
             note = fault.message
             for pair in line_texts(bitext.source, bitext.data):
                 if fault.file == str(pair[0]):
-                    note += f"; they are out of step from line {parting_line(*pair) + 1:,} on"
+                    note += f"; they are out of step from line {lines_in_step(*pair) + 1:,} on"
             findings.add("line-counts", Example(bitext.split, (), note))
-        elif findings is not None:  # one of two texts is empty
+        else:  # one of two texts is empty
             findings.add("unreadable", Example(bitext.split, (), fault.message))
 
-    def pairs_with_errors() -> Iterator[RawPair]:
-        for raw in _raw_pairs(bitext, report):
-            yield raw._replace(error="; ".join(errors)) if errors else raw
-            errors.clear()
-
     try:
-        pairs = _aligned_lines(bitext) if bitext.links else pairs_with_errors()
+        pairs = (
+            _aligned_lines(bitext) if bitext.links else _with_errors(_raw_pairs(bitext, report), undecodable, report)
+        )
         pairs = _swapped_back(pairs, bitext.swapped) if bitext.swapped else pairs
         for raw in realigned(pairs, bitext.blocks, bitext.segment) if bitext.blocks else pairs:
             yield raw if raw.error or not bitext.repair else _repaired(raw, scripts)
     except InputError as error:
         if findings is not None:
             findings.add("unreadable", Example(bitext.split, (), error.message))
+
+
+def _with_errors(pairs: Iterator[RawPair], undecodable: list[TextIssue], report: IssueHandler) -> Iterator[RawPair]:
+    """Yield the pairs with the errors of their lines, which reading adds to `undecodable`."""
+    for raw in pairs:
+        if undecodable:
+            own = [fault for fault in undecodable if fault.line >= raw.line]
+            header = undecodable[: len(undecodable) - len(own)]
+            undecodable.clear()
+            for fault in header:  # of a table
+                report(replace(fault, kind="row"))
+            raw = raw._replace(error="; ".join(map(_without_place, own)))
+        yield raw
 
 
 def _without_place(fault: TextIssue) -> str:

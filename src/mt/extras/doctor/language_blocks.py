@@ -32,6 +32,7 @@ _TRANSLATED = 0.4  # share of a text's words that are translated elsewhere; list
 _WHOLE = 0.9  # share of a text that is nearly all of it
 _SPARE = int(_MIN_EVIDENCE / (_BOUND + _DOUBT))  # lines too few to prove that they end a block beside them
 _SAMPLED = 300  # lines of a block whose words are looked at
+_BOTH = 2  # index of blocks with swapped sides, after the source and the target
 _WORD = re.compile(r"\w+")
 
 
@@ -106,14 +107,16 @@ def _segment_blocks(pairs: Sequence[Pair], languages: tuple[str, str]) -> list[L
         for start, end, total in _runs(gains - _DOUBT)
     ]
     names = _blocks_of_names(candidates, pairs, codes)
-    kept: list[LanguageBlock] = []
+    kept, taken = list[LanguageBlock](), np.zeros((3, len(pairs)), np.int64)  # blocks of source, target, both (3, N)
     # Evidence is bounded, so several languages may have the same; that of the other side is the likeliest.
     for block in sorted(candidates, key=lambda block: (-block.evidence, block.language not in codes)):
         if block in names:
             continue
-        rivals = [other for other in kept if other.side == block.side or None in (other.side, block.side)]
-        if sum(other.overlap(block.start, block.end) for other in rivals) < 0.3 * (block.end - block.start):
+        side, lines = _BOTH if block.side is None else block.side, slice(block.start, block.end)
+        rivals = taken[:, lines] if side == _BOTH else taken[[side, _BOTH], lines]
+        if rivals.sum() < 0.3 * (block.end - block.start):
             kept.append(_named(block, scorer, scores, codes))
+            taken[side, lines] += 1
     return sorted(kept, key=lambda block: block.start)
 
 

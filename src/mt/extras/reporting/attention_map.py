@@ -9,6 +9,7 @@ import json
 import warnings
 from collections.abc import Sequence
 from io import BytesIO
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ _MAX_GRID = 64  # maps in an image; more would be illegible
 _MAX_LABELS = 60  # tokens; more labels would overlap
 
 
-def check_drawable(path: Path, by_head: bool, texts: Sequence[str] = ()) -> None:
+def check_drawable(path: Path, by_head: bool, texts: Sequence[str]) -> None:
     """Check the options before anything is translated; `texts` is empty if they are not known yet.
 
     Raises:
@@ -43,12 +44,8 @@ def check_drawable(path: Path, by_head: bool, texts: Sequence[str] = ()) -> None
         _check_number(path, sum(any(map(str.isalnum, text)) for text in texts))
 
 
-def draw(path: Path, attentions: Sequence[Attention], by_head: bool = False) -> None:
-    """Write an image or a page, by the suffix of the path.
-
-    Raises:
-        InputError: there is nothing to draw, or too much for an image.
-    """
+def draw(path: Path, attentions: Sequence[Attention], by_head: bool) -> None:
+    """Write an image or a page, by the suffix of the path; InputError for nothing to draw, or too much for an image."""
     _check_number(path, len(attentions), " (a text that is too long for the model counts as several)")
     suffix = path.suffix.lower()
     if suffix == ".html":
@@ -77,16 +74,16 @@ def attention_image(attention: Attention, kind: str, by_head: bool = False) -> b
     scale = 0.45 if by_head else 1
     width = min(0.32 * len(attention.source) + 1.6, 16) * scale
     height = min(0.32 * len(attention.target) + 1.2, 16) * scale
-    figure = Figure(figsize=(width * heads + 0.4, height * layers + 0.4), dpi=110, layout="constrained")
-    axes = figure.subplots(layers, heads, squeeze=False)
-    for layer in range(layers):
-        for head in range(heads):
-            _draw_map(axes[layer][head], attention, weights[layer, head], labels=not by_head)
-            if by_head:
-                axes[layer][head].set_title(f"layer {layer + 1}, head {head + 1}", fontsize=8)
     content = BytesIO()
-    with warnings.catch_warnings(record=True) as caught, rc_context({"svg.fonttype": "none"}):  # text stays text
+    # Text stays text, dollar signs included.
+    with warnings.catch_warnings(record=True) as caught, rc_context({"svg.fonttype": "none", "text.parse_math": False}):
         warnings.simplefilter("always")
+        figure = Figure(figsize=(width * heads + 0.4, height * layers + 0.4), dpi=110, layout="constrained")
+        axes: Any = figure.subplots(layers, heads, squeeze=False)
+        for layer, head in product(range(layers), range(heads)):
+            _draw_map(axes[layer, head], attention, weights[layer, head], labels=not by_head)
+            if by_head:
+                axes[layer, head].set_title(f"layer {layer + 1}, head {head + 1}", fontsize=8)
         figure.savefig(content, format=kind)
     if kind == "png" and any("missing from font" in str(warning.message) for warning in caught):
         log.warning("the font of images lacks some of these characters; write a .html or .svg file instead")
@@ -99,10 +96,7 @@ def _draw_map(axes: "Axes", attention: Attention, weights: Any, labels: bool) ->
         axes.set_xticks([])
         axes.set_yticks([])
         return
-    # matplotlib takes a $ for the start of mathematics.
-    source, target = (
-        [_label(token).replace("$", r"\$") for token in tokens] for tokens in (attention.source, attention.target)
-    )
+    source, target = ([_label(token) for token in tokens] for tokens in (attention.source, attention.target))
     axes.set_xticks(range(len(source)), source, rotation=60, ha="left", rotation_mode="anchor")
     axes.set_yticks(range(len(target)), target)
     axes.xaxis.tick_top()

@@ -28,13 +28,9 @@ _STYLE: Any = {
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK),
     "grid.color": _GRID,
     "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "ytick.left": False,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
     "legend.frameon": False,
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "axes.spines.left", "ytick.left"), False),
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "none"),
 }
 
 

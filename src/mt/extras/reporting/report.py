@@ -39,11 +39,7 @@ _SAMPLES = 12  # validations whose sample translations are shown
 
 
 def write_report(run: RunDir, output: Path | None = None) -> Path:
-    """Write the report of a run, by default into its folder, and return its path.
-
-    Raises:
-        InputError: not a run folder, or a required file is missing or damaged.
-    """
+    """Write the report of a run, by default into its folder, and return its path; raises as `RunData` does."""
     path = output or run.report
     atomic.write_text(path, report_html(RunData(run)))
     return path

@@ -23,9 +23,9 @@ for (const root of document.querySelectorAll(".attention")) {
   if (maps.length === 1) text.parentElement.hidden = true;
   const scroll = make("div", root);
   scroll.className = "scroll";
-  const said = make("p", root);
-  said.className = "said";
-  said.setAttribute("role", "status");
+  const status = make("p", root);
+  status.className = "status";
+  status.setAttribute("role", "status");
 
   function mean(lists) {
     const sum = lists[0].map((row) => row.map(() => 0));
@@ -50,7 +50,7 @@ for (const root of document.querySelectorAll(".attention")) {
         const cell = make("td", line);
         cell.style.background = `color-mix(in srgb, light-dark(#1456a0, #8ab8f2) ${value}%, transparent)`;
         cell.title = `${isolated(map.target[t])} ← ${isolated(map.source[s])}: ${Math.round(value)} %`;
-        cell.addEventListener("mouseenter", () => { said.textContent = cell.title; });
+        cell.addEventListener("mouseenter", () => { status.textContent = cell.title; });
       });
     });
   }

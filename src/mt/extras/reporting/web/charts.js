@@ -3,13 +3,13 @@ for (const figure of document.querySelectorAll("figure")) {
   const points = [...figure.querySelectorAll("circle")];
   const caption = figure.querySelector("figcaption");
   if (!points.length || !caption) continue;
-  const said = caption.appendChild(document.createElement("output"));
+  const readout = caption.appendChild(document.createElement("output"));
   let near = null;
   const show = (point) => {
     near?.classList.remove("near");
     near = point;
     near?.classList.add("near");
-    said.textContent = near ? near.textContent : "";
+    readout.textContent = near ? near.textContent : "";
   };
   figure.addEventListener("pointermove", (event) => {
     const distance = (point) => {
