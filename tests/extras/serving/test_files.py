@@ -420,6 +420,20 @@ def test_the_process_of_a_document_has_one_thread(tmp_path: Path, monkeypatch: p
     assert {"OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1"} <= set(environment)
 
 
+@pytest.mark.parametrize("closed", ["stdin", "stdout"])
+def test_the_process_of_a_document_ends_silently_when_the_server_is_killed(tmp_path: Path, closed: str) -> None:
+    (tmp_path / "a.txt").write_text("a b c")
+    options = json.dumps({"columns": None, "languages": ["en", "xx"], "check_source": True})
+    program = [sys.executable, "-m", "mt.extras.serving.document_process", "a.txt", "b.txt", "100", options]
+    unread, broken_pipe = os.pipe()
+    os.close(unread)
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    streams |= {"stdout": broken_pipe} if closed == "stdout" else {}
+    done = subprocess.run(program, cwd=tmp_path, stderr=subprocess.PIPE, timeout=120, **streams)
+    os.close(broken_pipe)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
 def test_a_full_disk_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "full")

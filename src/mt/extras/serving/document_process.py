@@ -41,7 +41,7 @@ def main(name: str, output: str, characters: str, options: str) -> None:
         if (length := sum(map(len, texts))) > int(characters):
             raise InputError(f"{name}: {length:,} characters, more than the {int(characters):,} allowed", "split it")
         send([texts, aligned])
-        answer: list[tuple[str, list[Any]]] = json.loads(sys.stdin.readline())
+        answer: list[tuple[str, list[Any]]] = json.loads(input())
         if not aligned:
             return [(text, ()) for text, _ in answer]
         from mt.decoding.alignment import Unit  # only now, as it takes memory
@@ -87,4 +87,7 @@ def _translate_plain(
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except (EOFError, BrokenPipeError):  # the server has died
+        os._exit(1)
