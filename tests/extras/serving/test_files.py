@@ -258,6 +258,11 @@ def empty_temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def children(server: ServerProcess) -> list[int]:
+    process = server.process.pid
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
 def until_translating(server: ServerProcess, name: str) -> None:
     deadline = time.monotonic() + 60
     while server.ask(f"/file_progress/{name}")[1]["translated"] == 0:
@@ -300,8 +305,7 @@ def test_a_document_whose_client_is_gone_is_dropped(empty_temporary: Path) -> No
             connection.request("POST", "/translate_file", body, {"Content-Type": FORM})
             until_translating(server, "gone")
         deadline = time.monotonic() + 60
-        children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
-        while any(empty_temporary.glob("*/*")) or children.read_text():
+        while any(empty_temporary.glob("*/*")) or children(server):
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
@@ -314,11 +318,14 @@ def test_a_document_takes_no_more_than_its_time(empty_temporary: Path) -> None:
 
 
 def test_a_stop_ends_what_is_being_translated(empty_temporary: Path) -> None:
+    """Also if all processes get the signal, as from systemd."""
     server = ServerProcess(cwd=empty_temporary, program=["-c", SLOW_SERVER, "60"])
     found: list[tuple[int, Any]] = []
     asking = threading.Thread(target=lambda: found.append(send(server, "a.html", VERY_LONG, **EN_XX, progress="stop")))
     asking.start()
     until_translating(server, "stop")
+    for child in children(server):
+        os.kill(child, signal.SIGTERM)
     server.stop()
     asking.join()
     assert found == [(503, {"error": "the server is stopping"})]

@@ -7,6 +7,7 @@ server answers with a list of [translation, words]; at the end an object, which 
 import contextlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -87,6 +88,7 @@ def _translate_plain(
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # systemd sends it to all processes; the server ends this one
     try:
         main(*sys.argv[1:])
     except (EOFError, BrokenPipeError):  # the server has died
