@@ -258,11 +258,6 @@ def empty_temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def children(server: ServerProcess) -> list[int]:
-    process = server.process.pid
-    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-
-
 def until_translating(server: ServerProcess, name: str) -> None:
     deadline = time.monotonic() + 60
     while server.ask(f"/file_progress/{name}")[1]["translated"] == 0:
@@ -305,7 +300,8 @@ def test_a_document_whose_client_is_gone_is_dropped(empty_temporary: Path) -> No
             connection.request("POST", "/translate_file", body, {"Content-Type": FORM})
             until_translating(server, "gone")
         deadline = time.monotonic() + 60
-        while any(empty_temporary.glob("*/*")) or children(server):
+        children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+        while any(empty_temporary.glob("*/*")) or children.read_text():
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
@@ -318,14 +314,11 @@ def test_a_document_takes_no_more_than_its_time(empty_temporary: Path) -> None:
 
 
 def test_a_stop_ends_what_is_being_translated(empty_temporary: Path) -> None:
-    """Also if all processes get the signal, as from systemd."""
     server = ServerProcess(cwd=empty_temporary, program=["-c", SLOW_SERVER, "60"])
     found: list[tuple[int, Any]] = []
     asking = threading.Thread(target=lambda: found.append(send(server, "a.html", VERY_LONG, **EN_XX, progress="stop")))
     asking.start()
     until_translating(server, "stop")
-    for child in children(server):
-        os.kill(child, signal.SIGTERM)
     server.stop()
     asking.join()
     assert found == [(503, {"error": "the server is stopping"})]
@@ -428,17 +421,23 @@ def test_the_process_of_a_document_has_one_thread(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("closed", ["stdin", "stdout"])
-def test_the_process_of_a_document_ends_silently_when_the_server_is_killed(tmp_path: Path, closed: str) -> None:
+def test_the_process_of_a_document_ends_silently_with_the_server_and_not_before(tmp_path: Path, closed: str) -> None:
     (tmp_path / "a.txt").write_text("a b c")
     options = json.dumps({"columns": None, "languages": ["en", "xx"], "check_source": True})
     program = [sys.executable, "-m", "mt.extras.serving.document_process", "a.txt", "b.txt", "100", options]
-    unread, broken_pipe = os.pipe()
-    os.close(unread)
-    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-    streams |= {"stdout": broken_pipe} if closed == "stdout" else {}
-    done = subprocess.run(program, cwd=tmp_path, stderr=subprocess.PIPE, timeout=120, **streams)
-    os.close(broken_pipe)
-    assert (done.returncode, done.stderr) == (1, b"")
+    pipe = subprocess.PIPE
+    with subprocess.Popen(program, cwd=tmp_path, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        if closed == "stdin":
+            process.stdout.readline()
+            process.terminate()  # as systemd does, which also stops the server
+            time.sleep(0.5)
+            process.stdin.close()
+        else:
+            process.stdout.close()
+        assert (process.wait(120), process.stderr.read()) == (1, b"")
 
 
 def test_a_full_disk_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch) -> None:
