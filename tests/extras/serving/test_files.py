@@ -376,6 +376,17 @@ def test_translations_are_kept_for_a_while(empty_temporary: Path, monkeypatch: p
     assert list(empty_temporary.iterdir()) == []
 
 
+def test_a_document_that_waited_in_vain_need_not_be_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answers() -> list[BaseException | str]:
+        stored = Files(None, Limits(file_seconds=0.1))  # type: ignore[arg-type]
+        monkeypatch.setattr(stored, "_run", lambda job: asyncio.sleep(60))
+        jobs = [Job(tmp_path / f"{n}.txt", "en", "xx", "", "") for n in range(3)]
+        return await asyncio.gather(*map(stored.translate, jobs), return_exceptions=True)
+
+    details = [answer.detail for answer in asyncio.run(answers()) if isinstance(answer, RequestError)]
+    assert [detail.partition("; ")[2] for detail in details] == ["split it", "split it", "try again later"]
+
+
 def into_english(content: bytes, *pair: str, target: str = "en") -> bytes:
     """Translate a page from a detected language, with a model of this pair that fails when it is asked."""
 
