@@ -179,7 +179,7 @@ BAD: list[tuple[str, bytes, str]] = [
         "a.tmx: declares entities",
     ),
     ("a.txt", b"ab " * 700, "a.txt: 2,099 characters, more than the 2,000 allowed"),
-    ("a.csv", b"x,y\na,b\n", "a.csv: which of its 2 columns is to be translated?; give columns SOURCE:TARGET"),
+    ("a.csv", b"x,y\na,b\n", "a.csv: which of its 2 columns is to be translated; give columns SOURCE:TARGET"),
 ]
 
 

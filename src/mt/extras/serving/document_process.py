@@ -61,7 +61,7 @@ def main(name: str, output: str, characters: str, options: str) -> None:
         else:
             translate_document(source, Path(output), translate, **arguments, show_sample=send)
     except MtError as error:
-        sentence = f"{error.message}; {error.hint}" if error.hint else error.message
+        sentence = "; ".join(filter(None, (error.message.removesuffix("?"), error.hint)))
         outcome = {"error": sentence.replace("--", ""), "status": 400 if isinstance(error, InputError) else 503}
     except MemoryError:
         os._exit(NO_MEMORY)
