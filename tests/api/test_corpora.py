@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -72,6 +73,7 @@ def test_a_cleaning_replaces_no_text_of_the_users(corpus: Path) -> None:
         ({"drop": ["low-score"]}, "add --scores"),
         ({"keep": "template", "max_per_template": 2}, "--keep template and --max-per-template contradict"),
         ({"keep": "low-score", "scores": "scores"}, "--keep low-score and --scores contradict"),
+        ({"scores": "scores", "keep_share": np.float32(2)}, "--keep-share 2.0: a share is more than 0 and at most 1"),
     ):
         with pytest.raises(mt.InputError, match=message):
             mt.clean_corpus("mine.yaml", "ours", **options)

@@ -114,11 +114,6 @@ def test_an_empty_list_is_not_the_newest_run(use: Any, tmp_path: Path) -> None:
         use([], runs=tmp_path)
 
 
-def test_none_stands_for_the_configured_metrics(tmp_path: Path) -> None:
-    with pytest.raises(mt.InputError, match="an empty list names no model"):
-        mt.evaluate([], metrics=None, runs=tmp_path)  # type: ignore[arg-type]
-
-
 def test_the_folder_of_a_run_may_be_a_string(tmp_path: Path) -> None:
     RunDir(tmp_path).scores.mkdir()
     score = {"method": "beam", "target_lang": "xx", "bleu": 1.0}

@@ -105,7 +105,7 @@ def clean_corpus(
     check_output(folder, settings.data, *(() if isinstance(config, Mapping) else (Path(config),)))
     if repair:
         require_package("ftfy", "--repair")
-    shares = {0: keep_share} if isinstance(keep_share, float | int) else keep_share
+    shares = keep_share if isinstance(keep_share, Mapping | None) else {0: keep_share}
     judged = None if scores is None else load_scores(Path(scores), by or "score", min_score, shares)
     digests = training_digests(settings.data)
     report = check.check_corpus(settings, Path(runs), 1, rules, repair, judged, max_per_template or 0)

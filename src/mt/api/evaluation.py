@@ -1,6 +1,6 @@
 """Evaluation from Python: a model and a test set in, scores out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -120,8 +120,8 @@ def evaluate(
         stems = (name, *(f"{name}.{text.direction}" for text in texts))
         files = [folder / f"{stem}.{suffix}" for stem in stems for suffix in suffixes]
         refuse_inputs(files, [source, reference])
-        if output is not None and not force:
-            _refuse_existing(files)
+        if output is not None and not force and (existing := next(filter(Path.exists, files), None)):
+            raise InputError(f"--output {folder}: {existing} exists", "name another, or overwrite it with --force")
     results = test_set.evaluate(opened.translator, _with_metrics(config, metrics), texts, methods, comet)
     return Evaluation(tuple(results), folder, name)
 
@@ -246,11 +246,6 @@ def _output(
         name = f"other.{name}"
     run = run_of(models[0]) if len(models) == 1 else None
     return run.scores if run else None, name if is_usual else f"changed.{name}"
-
-
-def _refuse_existing(files: Iterable[Path]) -> None:
-    if existing := next(filter(Path.exists, files), None):
-        raise InputError(f"--output {existing.parent}: {existing} exists", "name another, or overwrite it with --force")
 
 
 def _methods(config: Config, request: SearchRequest, defaults: SearchOptions) -> list[test_set.Method]:

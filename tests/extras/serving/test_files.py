@@ -179,7 +179,7 @@ BAD: list[tuple[str, bytes, str]] = [
         "a.tmx: declares entities",
     ),
     ("a.txt", b"ab " * 700, "a.txt: 2,099 characters, more than the 2,000 allowed"),
-    ("a.csv", b"x,y\na,b\n", "a.csv: which of its 2 columns is to be translated?; give columns SOURCE:TARGET"),
+    ("a.csv", b"x,y\na,b\n", "a.csv: which of its 2 columns is to be translated; give columns SOURCE:TARGET"),
 ]
 
 
@@ -376,6 +376,17 @@ def test_translations_are_kept_for_a_while(empty_temporary: Path, monkeypatch: p
     assert list(empty_temporary.iterdir()) == []
 
 
+def test_a_document_that_waited_in_vain_need_not_be_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answers() -> list[BaseException | str]:
+        stored = Files(None, Limits(file_seconds=0.1))  # type: ignore[arg-type]
+        monkeypatch.setattr(stored, "_run", lambda job: asyncio.sleep(60))
+        jobs = [Job(tmp_path / f"{n}.txt", "en", "xx", "", "") for n in range(3)]
+        return await asyncio.gather(*map(stored.translate, jobs), return_exceptions=True)
+
+    details = [answer.detail for answer in asyncio.run(answers()) if isinstance(answer, RequestError)]
+    assert [detail.partition("; ")[2] for detail in details] == ["split it", "split it", "try again later"]
+
+
 def into_english(content: bytes, *pair: str, target: str = "en") -> bytes:
     """Translate a page from a detected language, with a model of this pair that fails when it is asked."""
 
@@ -418,6 +429,26 @@ def test_the_process_of_a_document_has_one_thread(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("OMP_NUM_THREADS", "64")
     environment = into_english(b"", "de", "en").decode().splitlines()
     assert {"OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1"} <= set(environment)
+
+
+@pytest.mark.parametrize("closed", ["stdin", "stdout"])
+def test_the_process_of_a_document_ends_silently_with_the_server_and_not_before(tmp_path: Path, closed: str) -> None:
+    (tmp_path / "a.txt").write_text("a b c")
+    options = json.dumps({"columns": None, "languages": ["en", "xx"], "check_source": True})
+    program = [sys.executable, "-m", "mt.extras.serving.document_process", "a.txt", "b.txt", "100", options]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(program, cwd=tmp_path, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        if closed == "stdin":
+            process.stdout.readline()
+            process.terminate()  # as systemd does, which also stops the server
+            time.sleep(0.5)
+            process.stdin.close()
+        else:
+            process.stdout.close()
+        assert (process.wait(120), process.stderr.read()) == (1, b"")
 
 
 def test_a_full_disk_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,14 +68,13 @@ def create_app(
         address = request.client.host if request.client else ""
         try:
             fields = await reading
+            key = str(fields.get("api_key") or "")
+            encoded = key.encode(errors="replace")  # JSON can contain lone surrogates
+            if keys and not any(hmac.compare_digest(encoded, known.encode()) for known in keys):
+                raise RequestError(403, "this API key is not known here" if key else "an API key is needed")
         except RequestError:
-            rate.take(address)
-            raise
-        key = str(fields.get("api_key") or "")
-        encoded = key.encode(errors="replace")  # JSON can contain lone surrogates
-        if keys and not any(hmac.compare_digest(encoded, known.encode()) for known in keys):
             rate.take(address)  # or keys could be guessed at full speed
-            raise RequestError(403, "this API key is not known here" if key else "an API key is needed")
+            raise
         rate.take(key if keys else address)
         return fields
 

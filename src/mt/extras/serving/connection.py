@@ -64,6 +64,9 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
         self._stop_watching()
 
+    def _should_upgrade(self) -> bool:
+        return False  # uvicorn would warn twice of every request for HTTP/2 or a WebSocket, which it answers as usual
+
     def shutdown(self) -> None:
         super().shutdown()
         self._close_if_stuck(was_stuck=False)

@@ -7,6 +7,7 @@ server answers with a list of [translation, words]; at the end an object, which 
 import contextlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -41,7 +42,7 @@ def main(name: str, output: str, characters: str, options: str) -> None:
         if (length := sum(map(len, texts))) > int(characters):
             raise InputError(f"{name}: {length:,} characters, more than the {int(characters):,} allowed", "split it")
         send([texts, aligned])
-        answer: list[tuple[str, list[Any]]] = json.loads(sys.stdin.readline())
+        answer: list[tuple[str, list[Any]]] = json.loads(input())
         if not aligned:
             return [(text, ()) for text, _ in answer]
         from mt.decoding.alignment import Unit  # only now, as it takes memory
@@ -60,7 +61,7 @@ def main(name: str, output: str, characters: str, options: str) -> None:
         else:
             translate_document(source, Path(output), translate, **arguments, show_sample=send)
     except MtError as error:
-        sentence = f"{error.message}; {error.hint}" if error.hint else error.message
+        sentence = "; ".join(filter(None, (error.message.removesuffix("?"), error.hint)))
         outcome = {"error": sentence.replace("--", ""), "status": 400 if isinstance(error, InputError) else 503}
     except MemoryError:
         os._exit(NO_MEMORY)
@@ -87,4 +88,8 @@ def _translate_plain(
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # systemd sends it to all processes; the server ends this one
+    try:
+        main(*sys.argv[1:])
+    except (EOFError, BrokenPipeError):  # the server has died
+        os._exit(1)

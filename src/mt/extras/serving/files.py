@@ -103,11 +103,13 @@ class Files:
         """
         if job.progress_name:
             self.progress[job.progress_name] = job.progress
+        advice = "try again later"
         try:
             async with asyncio.timeout(self._limits.file_seconds), self._turns:
+                advice = "split it"
                 await self._run(job)
         except TimeoutError:
-            message = f"{job.path.name}: no translation within {self._limits.file_seconds:g} s; split it"
+            message = f"{job.path.name}: no translation within {self._limits.file_seconds:g} s; {advice}"
             raise RequestError(503, message) from None
         finally:
             if self.progress.get(job.progress_name) is job.progress:  # not that of a later document of this name

@@ -68,6 +68,7 @@ def serve(app: FastAPI, bound: socket.socket, drain_seconds: int, forwarded_allo
     uvicorn_log = logging.getLogger("uvicorn.error")
     uvicorn_log.setLevel(logging.WARNING)
     uvicorn_log.addFilter(_forward)
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # the client gets its errors
     config = uvicorn.Config(
         app,
         http=Connection,
