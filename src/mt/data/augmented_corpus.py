@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.data.augmentation import Languages, Pair, augment
+from mt.data.augmentation import Pair, augment
 from mt.data.batching import Sentences, TrainingCorpus
 from mt.data.bidirectional import reversed_pairs
 from mt.data.inline_terms import annotate, draw_terms, encode_annotated, is_marked
@@ -57,7 +57,7 @@ class CasedLines:
     language: str
 
     def __iter__(self) -> Iterator[str]:
-        names, languages, rng = list(self.cases), Languages(self.language, self.language), random.Random(0)
+        names, languages, rng = list(self.cases), (self.language, self.language), random.Random(0)
         lines, first = iter(self.lines), 0
         while chunk := list(islice(lines, _AT_ONCE)):
             kinds = choose_kinds(np.arange(first, first + len(chunk)), self.cases, 0, _TOKENIZER_EPOCH)
@@ -84,7 +84,7 @@ class _TextPair(NamedTuple):
 
     source: _Text
     target: _Text
-    languages: Languages
+    languages: Pair
 
 
 class _Encoder:
@@ -149,7 +149,7 @@ class AugmentedCorpus:
     shares: Mapping[str, float]
     seed: int
     max_length: int
-    languages: Sequence[Languages]
+    languages: Sequence[Pair]
     segmenters: Sequence[Merges | Lattice] = ()
     lexicon: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ends: Sequence[int] = ()
@@ -217,7 +217,7 @@ class _AugmentedSentences:
         parts = np.searchsorted(self.settings.ends, indices, side="right").tolist()
         wanted = (self.settings.languages[part] for part in parts)
         languages = [
-            Languages(pair.target, pair.source) if is_reversed else pair
+            pair[::-1] if is_reversed else pair
             for pair, is_reversed in zip(wanted, reversed_pairs(self.sentences, indices), strict=True)
         ]
         return list(map(_TextPair, source, target, languages))

@@ -11,7 +11,6 @@ from mt.bundle.pretrained import Pretrained
 from mt.config import Config
 from mt.config.schema import unused_keys
 from mt.console import log
-from mt.data.augmentation import Languages
 from mt.data.augmented_corpus import AugmentedCorpus
 from mt.data.batching import TrainingCorpus
 from mt.data.bidirectional import BidirectionalCorpus
@@ -137,6 +136,6 @@ def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair)
     if "terms" in shares:
         log.info("learning a lexicon for augmentation.terms")
         lexicon = word_translations(*(Side(sample_text(run_dir, side, LEXICON_PAIRS)) for side in SIDES))
-    languages = [Languages(*config.data.languages_of(source)) for source in config.data.train]
+    languages = list(map(config.data.languages_of, config.data.train))
     ends = np.cumsum(read_counts(run_dir.encoded_counts).kept).tolist()
     return AugmentedCorpus(corpus, tokenizers, shares, config.seed, max_length, languages, segmenters, lexicon, ends)
