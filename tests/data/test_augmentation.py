@@ -33,10 +33,11 @@ from mt.data.augmented_corpus import AugmentedCorpus, CasedLines, choose_kinds
 from mt.data.batching import BatchStream
 from mt.data.bidirectional import BidirectionalCorpus
 from mt.data.mixture import Share
+from mt.data.ragged import Indices, Ragged
 from mt.data.sentence_format import SentenceFormat
 from mt.data.shuffle import ShuffledWindows
 from mt.data.subword_sampling import Merges, SampledCorpus
-from mt.data.token_store import EncodedCorpus, Indices, Ragged
+from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import EOS_ID, UNK_ID, BpeTokenizer, normalized
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError

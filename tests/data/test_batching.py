@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from data_helpers import as_lists, encode_text, random_lengths
 from mt.data.batching import Batch, BatchStream, assemble, plan_epoch
-from mt.data.token_store import EncodedCorpus, Lengths, sentence_tokens
+from mt.data.ragged import Lengths
+from mt.data.sentence_format import sentence_tokens
+from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.text.lines import read_lines

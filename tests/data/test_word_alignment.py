@@ -14,8 +14,9 @@ from data_helpers import encode_text, lines_in, write_lines
 from mt.data import guided_alignment
 from mt.data.batching import BatchStream, assemble
 from mt.data.guided_alignment import Alignments, PieceWords, write_alignments
+from mt.data.ragged import Ragged
 from mt.data.subword_sampling import Merges, SampledCorpus
-from mt.data.token_store import EncodedCorpus, Ragged
+from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer_kinds import TokenizerPair, train_tokenizer
 from mt.data.word_alignment import Links, align_words, grow_diag_final_and
 from mt.extras.doctor import align_files

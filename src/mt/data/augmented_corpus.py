@@ -19,9 +19,11 @@ from mt.data.augmentation import Pair, augment
 from mt.data.batching import Sentences, TrainingCorpus
 from mt.data.bidirectional import reversed_pairs
 from mt.data.inline_terms import annotate, draw_terms, encode_annotated, is_marked
+from mt.data.ragged import Indices, Lengths, Ragged
+from mt.data.sentence_format import most_ids
 from mt.data.shuffle import hash_indices
 from mt.data.subword_sampling import Lattice, Merges
-from mt.data.token_store import SIDES, EncodedCorpus, Ids, Indices, Lengths, Ragged, most_ids
+from mt.data.token_store import SIDES, EncodedCorpus, Ids
 from mt.data.tokenizer import EOS_ID, SPACE, SPECIALS
 from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from mt.console import progress
-from mt.data.sentence_format import NO_TAGS, SOURCE_FORMATS, Tags
-from mt.data.token_store import SIDES, Ids, Lengths, most_ids
+from mt.data.ragged import Lengths
+from mt.data.sentence_format import NO_TAGS, SOURCE_FORMATS, Tags, most_ids
+from mt.data.token_store import SIDES, Ids
 from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 from mt.storage import atomic
 from mt.storage.run_dir import COUNTS

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mt.data.token_store import SIDES, Array, EncodedCorpus, Indices, Ragged
+from mt.data.ragged import Array, Indices, Ragged, indexed
+from mt.data.token_store import SIDES, EncodedCorpus
 from mt.data.tokenizer import BYTES, SPACE, SPECIALS
 from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 from mt.data.word_alignment import align_words
@@ -125,17 +126,17 @@ def write_alignments(corpus: EncodedCorpus, tokenizers: TokenizerPair, folder: P
 
 
 def _corpus_words(corpus: EncodedCorpus, side: str, tokenizer: TextTokenizer) -> Ragged:
-    """Return the words of one side as ids in the order of their keys; in memory, each block has a key only once."""
-    words, chunks = PieceWords(tokenizer), []
+    """Return the words of one side as ids in the order of their keys."""
+    words = PieceWords(tokenizer)
     pad = int(np.flatnonzero(words.hidden)[0])
     longest = int(np.diff(corpus.sides[side].starts).max(initial=1))
     at_once = max(1, min(_AT_ONCE, _PIECES // longest))  # sentences are padded to the longest
-    for start in range(0, len(corpus), at_once):
-        ids, lengths = corpus.gather(side, np.arange(start, min(start + at_once, len(corpus))))
-        keys, sizes = words.keys(np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, pad))
-        distinct, inverse = np.unique(keys, return_inverse=True)
-        chunks.append((distinct, inverse.astype(np.int32), sizes))
-    vocab = np.unique(np.concatenate([distinct for distinct, _, _ in chunks]))
-    numbers = [np.searchsorted(vocab, distinct).astype(np.int32)[inverse] for distinct, inverse, _ in chunks]
-    starts = np.cumsum(np.concatenate([[0], *(sizes for _, _, sizes in chunks)]))
-    return Ragged(np.concatenate(numbers), starts)
+
+    def keys() -> Iterator[tuple[Array, Array]]:
+        for start in range(0, len(corpus), at_once):
+            ids, lengths = corpus.gather(side, np.arange(start, min(start + at_once, len(corpus))))
+            yield words.keys(np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, pad))
+
+    _, blocks = indexed(keys())
+    starts = np.cumsum(np.concatenate([[0], *(sizes for _, sizes in blocks)]))
+    return Ragged(np.concatenate([numbers for numbers, _ in blocks]), starts)

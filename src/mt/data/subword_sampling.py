@@ -26,8 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.config import TokenizerConfig
+from mt.data.ragged import Lengths, Ragged, row_sums
+from mt.data.sentence_format import most_ids
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.token_store import SIDES, EncodedCorpus, Ids, Lengths, Ragged, most_ids, row_sums
+from mt.data.token_store import SIDES, EncodedCorpus, Ids
 from mt.data.tokenizer import SPACE
 from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 from mt.errors import InputError

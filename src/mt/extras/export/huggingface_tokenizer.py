@@ -74,7 +74,6 @@ def tokenizer_json(tokenizers: TokenizerPair, shift: int, source_format: str) ->
     state["post_processor"] = _template(source_format)
     names = dict(enumerate(SPECIALS))
     if shift:
-        target = tokenizers.target.tokens(range(tokenizers.target.vocab_size))
         if isinstance(state["model"]["vocab"], list):  # of a unigram model
             state["model"]["vocab"] += [[_TARGET + piece, 0.0] for piece in target]
         else:
