@@ -24,7 +24,7 @@ from mt.data.sentence_format import most_ids
 from mt.data.shuffle import hash_indices
 from mt.data.subword_sampling import Lattice, Merges
 from mt.data.token_store import SIDES, EncodedCorpus, Ids
-from mt.data.tokenizer import EOS_ID, SPACE, SPECIALS
+from mt.data.tokenizer import EOS_ID, SPACE
 from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 
 _AT_ONCE = 4096  # sentences
@@ -95,10 +95,7 @@ class _Encoder:
     def __init__(self, tokenizer: TextTokenizer, segmenter: Merges | Lattice | None) -> None:
         self._tokenizer, self._segmenter = tokenizer, segmenter
         self._edges = {EOS_ID, *tokenizer.tags.values()}
-        self._hidden = {*range(len(SPECIALS)), *self._edges}
-        self._begins_word = {
-            i for i, piece in enumerate(tokenizer.tokens(range(tokenizer.vocab_size))) if piece.startswith(SPACE)
-        }
+        self._begins_word = {i for i, piece in enumerate(tokenizer.pieces) if piece.startswith(SPACE)}
 
     def decode(self, ids: Ids, lengths: Lengths) -> list[_Text]:
         """Return the texts of sentences, given as ids (N, L) and lengths (N,)."""
@@ -108,7 +105,7 @@ class _Encoder:
             before = list(takewhile(self._edges.__contains__, row))
             after = list(takewhile(self._edges.__contains__, reversed(row[len(before) :])))[::-1]
             inner = row[len(before) : len(row) - len(after)]
-            is_usable = self._hidden.isdisjoint(inner) and not is_marked(self._tokenizer, text)
+            is_usable = self._tokenizer.hidden.isdisjoint(inner) and not is_marked(self._tokenizer, text)
             texts.append(_Text(text if is_usable else "", inner, before, after))
         return texts
 

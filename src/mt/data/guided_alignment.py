@@ -13,7 +13,7 @@ import numpy as np
 
 from mt.data.ragged import Array, Indices, Ragged, indexed
 from mt.data.token_store import SIDES, EncodedCorpus
-from mt.data.tokenizer import BYTES, SPACE, SPECIALS
+from mt.data.tokenizer import BYTES, SPACE
 from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 from mt.data.word_alignment import align_words
 from mt.storage import atomic
@@ -33,9 +33,8 @@ class PieceWords:
     """
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
-        pieces = tokenizer.tokens(range(tokenizer.vocab_size))
-        tags = set(tokenizer.tags.values())
-        self.hidden = np.array([piece in SPECIALS or i in tags for i, piece in enumerate(pieces)])
+        pieces = tokenizer.pieces
+        self.hidden = np.array([i in tokenizer.hidden for i in range(len(pieces))])
         texts = ["x" if piece in BYTES else piece.lstrip(SPACE) for piece in pieces]
         self._is_space = np.array([not text for text in texts]) & ~self.hidden
         begins = [piece.startswith(SPACE) or is_single(text[:1]) for piece, text in zip(pieces, texts, strict=True)]

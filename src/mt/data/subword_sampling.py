@@ -49,7 +49,7 @@ class Merges:
 
     def __init__(self, tokenizer: TextTokenizer, p: float) -> None:
         self._p = p
-        pieces, merges = tokenizer.tokens(range(tokenizer.vocab_size)), tokenizer.merges()
+        pieces, merges = tokenizer.pieces, tokenizer.merges()
         ids, built = {piece: i for i, piece in enumerate(pieces)}, {left + right for _, left, right in merges}
         # Bytes, tags and symbols stay as they are.
         self._characters = [[ids[c] for c in piece] if piece in built else [i] for i, piece in enumerate(pieces)]
@@ -82,7 +82,7 @@ class Lattice:
     """
 
     def __init__(self, tokenizer: SentencePieceTokenizer, alpha: float) -> None:
-        log_probs, self._pieces = tokenizer.log_probs, tokenizer.tokens(range(tokenizer.vocab_size))
+        log_probs, self._pieces = tokenizer.log_probs, tokenizer.pieces
         self._weights = {p: (i, alpha * log_probs[p]) for i, p in enumerate(self._pieces) if p in log_probs}
         self._longest = max(map(len, self._weights))
 
@@ -143,8 +143,7 @@ class _Words:
     @classmethod
     def split(cls, tokens: Ids, starts: Lengths, tokenizer: TextTokenizer, folder: Path) -> "_Words":
         """Split sentences before each piece that begins with a space, a boundary that no other piece crosses."""
-        pieces = tokenizer.tokens(range(tokenizer.vocab_size))
-        begins_word = np.array([piece.startswith(SPACE) for piece in pieces])
+        begins_word = np.array([piece.startswith(SPACE) for piece in tokenizer.pieces])
         numbers: dict[tuple[int, ...], int] = {}
         counts, word_starts = np.zeros(0, np.int64), array("q", [0])
         with tempfile.TemporaryFile(dir=folder) as file:

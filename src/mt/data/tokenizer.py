@@ -148,14 +148,23 @@ class BpeTokenizer:
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        hidden = {*range(len(SPECIALS)), *self.tags.values()}
-        visible = [[i for i in ids if i not in hidden] for ids in batch]
+        visible = [[i for i in ids if i not in self.hidden] for ids in batch]
         return [str(text) for text in self._tokenizer.decode_batch(visible, skip_special_tokens=False)]
 
     def merges(self) -> list[tuple[int, str, str]]:
         """Return the pairs of pieces that are merged, each with its rank."""
         pairs = json.loads(self._tokenizer.to_str())["model"]["merges"]
         return [(rank, left, right) for rank, (left, right) in enumerate(pairs)]
+
+    @cached_property
+    def hidden(self) -> set[int]:
+        """The ids of specials and tags, which text never has."""
+        return {*range(len(SPECIALS)), *self.tags.values()}
+
+    @cached_property
+    def pieces(self) -> list[str]:
+        """The vocabulary, by token id."""
+        return self.tokens(range(self.vocab_size))
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces of token ids."""
