@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import chain, count, takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -119,9 +119,8 @@ class BpeTokenizer:
     @cached_property
     def tags(self) -> dict[str, int]:
         """The ids of the language tags, by language."""
-        # They follow the bytes; scanning the whole vocabulary would delay the first translation.
-        pieces = takewhile(self.is_tag, (str(self._tokenizer.id_to_token(i)) for i in count(N_UNMERGED)))
-        return {piece[2:-1]: i for i, piece in enumerate(pieces, N_UNMERGED)}
+        tags = takewhile(self.is_tag, self.pieces[N_UNMERGED:])
+        return {tag[2:-1]: i for i, tag in enumerate(tags, N_UNMERGED)}
 
     @staticmethod
     def is_tag(piece: str) -> bool:
@@ -141,7 +140,7 @@ class BpeTokenizer:
 
     @cached_property
     def _longest_piece(self) -> int:
-        return max(map(len, self._tokenizer.get_vocab()))
+        return max(map(len, self.pieces))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids without specials and tags."""
@@ -164,11 +163,11 @@ class BpeTokenizer:
     @cached_property
     def pieces(self) -> list[str]:
         """The vocabulary, by token id."""
-        return self.tokens(range(self.vocab_size))
+        return [str(self._tokenizer.id_to_token(i)) for i in range(self.vocab_size)]
 
-    def tokens(self, ids: Sequence[int]) -> list[str]:
+    def tokens(self, ids: Iterable[int]) -> list[str]:
         """Return the pieces of token ids."""
-        return [str(self._tokenizer.id_to_token(i)) for i in ids]
+        return [self.pieces[i] for i in ids]
 
 
 def _untrained() -> Tokenizer:
