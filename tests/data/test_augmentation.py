@@ -19,7 +19,7 @@ from mt.config import parse_config
 from mt.config.augmentation import ROBUST, AugmentationConfig
 from mt.data import phrasebook
 from mt.data.augmentation import (
-    SPANS,
+    SPAN_KINDS,
     add_typos,
     augment,
     draw_span,
@@ -36,7 +36,7 @@ from mt.data.mixture import Share
 from mt.data.ragged import Indices, Ragged
 from mt.data.sentence_format import SentenceFormat
 from mt.data.shuffle import ShuffledWindows
-from mt.data.subword_sampling import Merges, SampledCorpus
+from mt.data.subword_sampling import BpeDropout, SampledCorpus
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import EOS_ID, UNK_ID, BpeTokenizer, normalized
 from mt.data.tokenizer_kinds import TokenizerPair
@@ -153,7 +153,7 @@ def test_any_text_can_be_changed(source: str, target: str, kind: str, seed: int)
 def test_spans_are_put_whole_into_both_sides(languages: tuple[str, str]) -> None:
     pair, places = ("One, two and three are old.", "Uno, due e tre sono vecchi."), set()
     for seed in range(200):
-        span = draw_span(rng := random.Random(seed), SPANS[seed % 4])
+        span = draw_span(rng := random.Random(seed), SPAN_KINDS[seed % 4])
         new = insert(pair, span, rng, languages)
         for before, after in zip(pair, new, strict=True):
             start, _, end = after.partition(span)
@@ -163,7 +163,7 @@ def test_spans_are_put_whole_into_both_sides(languages: tuple[str, str]) -> None
 
 
 def test_spans_and_noise_survive_the_tokenizer() -> None:
-    lines = [draw_span(random.Random(n), SPANS[n % 4]) for n in range(400)]
+    lines = [draw_span(random.Random(n), SPAN_KINDS[n % 4]) for n in range(400)]
     lines += [noise_line(random.Random(n)) for n in range(400)]
     assert usual().decode_batch(usual().encode_batch(lines)) == lines
     assert len({line for line in lines if re.fullmatch(r"\W+", line)}) > 80, "too few emoji"
@@ -192,7 +192,7 @@ def make(tmp_path: Path) -> MakeCorpus:
         kind: str = "",
         languages: tuple[str, str] = EN_IT,
     ) -> AugmentedCorpus:
-        segmenters = [Merges(t, 0.3) for t in pair] if kind == "sampled" else []
+        segmenters = [BpeDropout(t, 0.3) for t in pair] if kind == "sampled" else []
         corpus = SampledCorpus(encoded, pair, segmenters, seed, max_length, tmp_path) if segmenters else encoded
         if kind == "bidirectional":
             corpus = BidirectionalCorpus(encoded, 1, seed, max_length)

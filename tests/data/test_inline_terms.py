@@ -13,7 +13,7 @@ from mt.data.augmented_corpus import AugmentedCorpus
 from mt.data.inline_terms import annotate, draw_terms, encode_annotated, encode_with_terms
 from mt.data.lexicon import Side, word_translations, words_in
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.subword_sampling import Merges
+from mt.data.subword_sampling import BpeDropout
 from mt.data.terms import Terms
 from mt.data.tokenizer import BpeTokenizer
 from mt.data.tokenizer_kinds import TokenizerPair
@@ -128,7 +128,7 @@ def test_a_corpus_with_terms(tmp_path: Path, sampled: bool) -> None:
     pair = TokenizerPair(own, own)
     sides = [list(side) for side in zip(*PAIRS, strict=True)]
     encoded = encode_text(tmp_path, *sides, pair)
-    segmenters = [Merges(own, 0.3)] * 2 if sampled else []
+    segmenters = [BpeDropout(own, 0.3)] * 2 if sampled else []
 
     def epoch(number: int, limit: int = 999) -> list[list[int]]:
         shares = {"terms": 0.5}

@@ -19,7 +19,7 @@ from mt.data.batching import BatchStream, assemble
 from mt.data.encode import encode_corpus, read_counts
 from mt.data.glossary import Glossary
 from mt.data.sentence_format import SOURCE_FORMATS, SentenceFormat, Tags, framed
-from mt.data.subword_sampling import Merges, SampledCorpus
+from mt.data.subword_sampling import BpeDropout, SampledCorpus
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import EOS, EOS_ID, PAD_ID, SOS_ID, BpeTokenizer
 from mt.data.tokenizer_kinds import TokenizerPair
@@ -94,7 +94,7 @@ def test_the_longest_pairs_that_are_kept(tmp_path: Path, source: str) -> None:
         encode_corpus(text, PAIR, encoded, "key", limit, [(1, tags)], source_format=source)
         assert read_counts(encoded / "counts.json").kept == kept
     corpus = EncodedCorpus.open(tmp_path / str(longest), source)
-    sampled = SampledCorpus(corpus, PAIR, [Merges(t, 0.3) for t in PAIR], 1, 1000, tmp_path).in_epoch(0)
+    sampled = SampledCorpus(corpus, PAIR, [BpeDropout(t, 0.3) for t in PAIR], 1, 1000, tmp_path).in_epoch(0)
     shouted = whole_epoch(AugmentedCorpus(corpus, PAIR, {"upper_case": 1.0}, 1, 1000, [("en", "de")]))
     for one in (sampled, shouted, sampled.select(np.arange(1))):
         assert one.lengths()[0].tolist() == [(assemble(one, np.arange(1)).src_tokens != PAD_ID).sum()] > [longest]

@@ -12,7 +12,7 @@ from mt.text.spelling import NEIGHBOURS
 
 Pair = tuple[str, str]  # source and target, as texts or language codes
 
-SPANS = ("url", "emoji", "number", "code")
+SPAN_KINDS = ("url", "emoji", "number", "code")
 
 _TYPO_SHARE = 0.15  # of the words of a sentence
 _WORD = re.compile(r"\W*[^\W\d_]{4,}\W*")
@@ -81,7 +81,7 @@ def _separator(language: str) -> str:
 
 
 def draw_span(rng: random.Random, kind: str) -> str:
-    """Draw a span that is the same in every language; `kind` is one of SPANS."""
+    """Draw a span that is the same in every language; `kind` is one of SPAN_KINDS."""
     if kind == "emoji":
         code_points = rng.choices(_EMOJI, list(map(len, _EMOJI)))[0]
         return chr(rng.choice(code_points)) * rng.choice((1, 1, 1, 2, 3))
@@ -130,7 +130,7 @@ def _inserted(text: str, span: str, place: str, fraction: float, space: str) -> 
 
 def noise_line(rng: random.Random) -> str:
     """Draw a line of symbols and spans, without words of any language."""
-    parts = [rng.choice(_SYMBOLS) if rng.random() < 0.3 else draw_span(rng, rng.choice(SPANS)) for _ in range(3)]
+    parts = [rng.choice(_SYMBOLS) if rng.random() < 0.3 else draw_span(rng, rng.choice(SPAN_KINDS)) for _ in range(3)]
     return " ".join(parts[: rng.randint(1, 3)])
 
 
@@ -161,6 +161,6 @@ def augment(kind: str, pair: Pair, following: Pair, rng: random.Random, language
         case "merge":
             return merge(pair, following, languages)
         case "copy_spans":
-            return insert(pair, draw_span(rng, rng.choice(SPANS)), rng, languages)
+            return insert(pair, draw_span(rng, rng.choice(SPAN_KINDS)), rng, languages)
     line = noise_line(rng)
     return line, line

@@ -22,7 +22,7 @@ from mt.data.inline_terms import annotate, draw_terms, encode_annotated, is_mark
 from mt.data.ragged import Indices, Lengths, Ragged
 from mt.data.sentence_format import most_ids
 from mt.data.shuffle import hash_indices
-from mt.data.subword_sampling import Lattice, Merges
+from mt.data.subword_sampling import Segmenter
 from mt.data.token_store import SIDES, EncodedCorpus, Ids
 from mt.data.tokenizer import EOS_ID, SPACE
 from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
@@ -92,7 +92,7 @@ class _TextPair(NamedTuple):
 class _Encoder:
     """A codec between one side's token ids and text that keeps the tags and EOS around a sentence apart."""
 
-    def __init__(self, tokenizer: TextTokenizer, segmenter: Merges | Lattice | None) -> None:
+    def __init__(self, tokenizer: TextTokenizer, segmenter: Segmenter | None) -> None:
         self._tokenizer, self._segmenter = tokenizer, segmenter
         self._edges = {EOS_ID, *tokenizer.tags.values()}
         self._begins_word = {i for i, piece in enumerate(tokenizer.pieces) if piece.startswith(SPACE)}
@@ -149,7 +149,7 @@ class AugmentedCorpus:
     seed: int
     max_length: int
     languages: Sequence[Pair]
-    segmenters: Sequence[Merges | Lattice] = ()
+    segmenters: Sequence[Segmenter] = ()
     lexicon: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ends: Sequence[int] = ()
 

@@ -44,8 +44,8 @@ _MAX_TYPES, _MAX_PIECES = 1_000_000, 8
 _Ends = list[tuple[list[float], list[tuple[int, int]]]]
 
 
-class Merges:
-    """The merges of a BPE tokenizer, or of a SentencePiece model for BPE, as token ids; p is the dropout."""
+class BpeDropout:
+    """Segmentation by the merges of a BPE tokenizer or SentencePiece BPE model, each skipped with probability p."""
 
     def __init__(self, tokenizer: TextTokenizer, p: float) -> None:
         self._p = p
@@ -74,7 +74,7 @@ class Merges:
             symbols[position : position + 2] = [merged]
 
 
-class Lattice:
+class UnigramLattice:
     """All segmentations of a word by a unigram model, drawn by forward filtering and backward sampling.
 
     The library's sampler has one generator for all sentences. No piece crosses a word boundary, so words are
@@ -120,14 +120,17 @@ def _walk_back(ends: _Ends, rng: random.Random) -> list[int]:
     return ids[::-1]
 
 
-def make_segmenter(tokenizer: TextTokenizer, settings: TokenizerConfig) -> Merges | Lattice:
+Segmenter = BpeDropout | UnigramLattice
+
+
+def make_segmenter(tokenizer: TextTokenizer, settings: TokenizerConfig) -> Segmenter:
     """Return the sampler that the configuration asks for; raise InputError if the tokenizer is of another kind."""
     if settings.sampling_alpha is None:
         if tokenizer.merges():
-            return Merges(tokenizer, settings.bpe_dropout)
+            return BpeDropout(tokenizer, settings.bpe_dropout)
         raise InputError("tokenizer.bpe_dropout: the tokenizer is a unigram model", "set tokenizer.sampling_alpha")
     if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.log_probs:
-        return Lattice(tokenizer, settings.sampling_alpha)
+        return UnigramLattice(tokenizer, settings.sampling_alpha)
     raise InputError("tokenizer.sampling_alpha: the tokenizer is not a unigram model", "leave it out")
 
 
@@ -175,7 +178,7 @@ class _Segmentations:
     draws: Lengths  # (K,)
 
     @classmethod
-    def draw(cls, words: _Words, segmenter: Merges | Lattice, rng: random.Random) -> "_Segmentations":
+    def draw(cls, words: _Words, segmenter: Segmenter, rng: random.Random) -> "_Segmentations":
         draws = np.minimum(words.counts, MAX_DRAWS)
         tokens: list[int] = []
         starts = [0]
@@ -209,7 +212,7 @@ class SampledCorpus:
         self,
         corpus: EncodedCorpus,
         tokenizers: TokenizerPair,
-        segmenters: Sequence[Merges | Lattice],
+        segmenters: Sequence[Segmenter],
         seed: int,
         max_length: int,
         folder: Path,

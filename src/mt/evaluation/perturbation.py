@@ -40,7 +40,7 @@ PERTURBATIONS: dict[str, _Perturbation] = {
     "typos": lambda pair, rng, languages: ((augmentation.add_typos(pair[0], rng, TYPO_SHARE), pair[1]), ""),
     "no final mark": lambda pair, rng, languages: (augmentation.without_final_punctuation(pair), ""),
     "doubled mark": lambda pair, rng, languages: ((augmentation.doubled_punctuation(pair[0], rng), pair[1]), ""),
-    **{f"with {kind}": partial(_with_span, kind) for kind in augmentation.SPANS},
+    **{f"with {kind}": partial(_with_span, kind) for kind in augmentation.SPAN_KINDS},
 }
 
 

@@ -19,7 +19,7 @@ from mt.data.eval_texts import read_texts
 from mt.data.guided_alignment import Alignments
 from mt.data.lexicon import LEXICON_PAIRS, Side, word_translations
 from mt.data.mixture import training_shares
-from mt.data.subword_sampling import Lattice, Merges, SampledCorpus, make_segmenter
+from mt.data.subword_sampling import SampledCorpus, Segmenter, make_segmenter
 from mt.data.token_store import SIDES, EncodedCorpus
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
@@ -122,7 +122,7 @@ def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair)
     folder, max_length = run_dir.encoded("train"), config.data.max_length
     encoded = EncodedCorpus.open(folder, config.model.source_format)
     corpus: TrainingCorpus = encoded
-    segmenters: list[Lattice | Merges] = []
+    segmenters: list[Segmenter] = []
     if config.tokenizer.is_sampled:
         segmenters = [make_segmenter(tokenizer, config.tokenizer) for tokenizer in tokenizers]
         corpus = SampledCorpus(encoded, tokenizers, segmenters, config.seed, max_length, folder.parent)
