@@ -137,10 +137,8 @@ class SentencePieceTokenizer:
         return tokenizer
 
     @classmethod
-    def load(cls, path: Path) -> "SentencePieceTokenizer":
-        """Load and check a tokenizer file, made by `to_json`; an InputError if it is damaged."""
-        with explain_read_errors(path):
-            content = path.read_bytes()
+    def from_json(cls, content: bytes, path: Path) -> "SentencePieceTokenizer":
+        """Parse the content of a tokenizer file, made by `to_json`; raise InputError, with its path, if damaged."""
         try:
             state = json.loads(content)
             pieces = state["pieces"] or SPECIALS

@@ -22,7 +22,7 @@ from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 
 from mt.errors import InputError
-from mt.text.lines import explain_read_errors, nfc
+from mt.text.lines import nfc
 
 PAD, UNK, SOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
 SPECIALS = (PAD, UNK, SOS, EOS)
@@ -80,15 +80,14 @@ class BpeTokenizer:
         return cls(Tokenizer.from_str(json.dumps(state, ensure_ascii=False)))
 
     @classmethod
-    def load(cls, path: Path) -> "BpeTokenizer":
-        """Load a tokenizer file; raise InputError if it is missing or is not one of our tokenizers.
+    def from_json(cls, content: bytes, path: Path) -> "BpeTokenizer":
+        """Parse the content of a tokenizer file; raise InputError, with its path, if it is not one of our tokenizers.
 
         It may come from elsewhere, and is checked first, since the library may panic on it.
         """
         try:
-            with explain_read_errors(path):
-                content = path.read_text(encoding="utf-8")
-            state = json.loads(content)
+            text = content.decode()
+            state = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path}: not a tokenizer file: {str(error)[:200]}") from None
         model = state.get("model") if isinstance(state, dict) else None
@@ -99,7 +98,7 @@ class BpeTokenizer:
         if not _equivalent(state | {"model": model | {"vocab": {}, "merges": []}}, json.loads(_untrained().to_str())):
             raise InputError(f"{path}: its text processing differs from this program's tokenizers")
         try:
-            tokenizer = Tokenizer.from_str(content)
+            tokenizer = Tokenizer.from_str(text)
         except Exception as error:  # the library raises plain Exception for anything it cannot parse
             raise InputError(f"{path}: not a tokenizer file: {str(error)[:200]}") from None
         if tuple(map(tokenizer.id_to_token, range(len(SPECIALS)))) != SPECIALS:
