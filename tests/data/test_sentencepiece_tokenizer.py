@@ -143,14 +143,6 @@ def test_training_in_another_process_gives_the_same_bytes() -> None:
     assert len(digests) == 1
 
 
-def test_a_small_text_gives_a_smaller_vocabulary_and_a_warning(notices: list[str]) -> None:
-    pair = TokenizerPair.train(["hello"] * 9, ["ciao"] * 9, 5000, True, (), "unigram")
-    size = pair.source.vocab_size
-    assert 260 < size < 300
-    assert notices == [f"tokenizer.vocab_size: the training text gives only {size} of the 5000 pieces requested"]
-    assert pair.target.decode(pair.source.encode("hello ciao ü")) == "hello ciao ü"
-
-
 def test_a_vocabulary_too_small_for_the_characters_is_refused() -> None:
     characters = ["".join(map(chr, range(0x4E00, 0x4F00)))] * 9
     with pytest.raises(InputError, match=r"cannot learn 300 pieces .* 300 vs 5\d\d") as caught:
