@@ -49,7 +49,8 @@ class Ragged(NamedTuple):
 def distinct(values: Array) -> Array:
     """Return the distinct values in ascending order; np.unique hashes, which takes longer here."""
     values = np.sort(values)
-    return values[np.append(True, values[1:] != values[:-1])[: len(values)]]
+    differs: Array = np.append(True, values[1:] != values[:-1])[: len(values)]
+    return values[differs]
 
 
 def indexed(blocks: Iterable[tuple[Array, Array]]) -> tuple[Array, list[tuple[Array, Array]]]:
