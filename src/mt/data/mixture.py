@@ -10,11 +10,7 @@ from pathlib import Path
 
 @dataclass
 class MixturePart:
-    """Consecutive sentence pairs from one source, all in one direction.
-
-    Attributes:
-        source_lang: empty where the model has one source language.
-    """
+    """Consecutive pairs of one source, in one direction; `source_lang` is empty if the model has one such language."""
 
     pairs: int
     target_lang: str

@@ -49,11 +49,7 @@ class BpeTokenizer:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-
-    @property
-    def counterpart(self) -> "BpeTokenizer":
-        """The target language's tokenizer in the same file."""
-        return self
+        self.counterpart = self  # the target language's tokenizer in the same file
 
     @classmethod
     def train(cls, lines: Iterable[str], vocab_size: int, tags: Sequence[str] = ()) -> "BpeTokenizer":
