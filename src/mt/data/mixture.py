@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass
 class MixturePart:
-    """Consecutive pairs of one source, in one direction; `source_lang` is empty if the model has one such language."""
+    """Consecutive pairs of a source, in one direction; `source_lang` is empty where the model has only one."""
 
     pairs: int
     target_lang: str
