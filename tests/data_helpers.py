@@ -13,8 +13,9 @@ from mt.config import Config, DataConfig, parse_config
 from mt.data.batching import TrainingCorpus
 from mt.data.corpus import Pair, read_pairs
 from mt.data.encode import encode_corpus
+from mt.data.ragged import Lengths
 from mt.data.sentence_format import Tags
-from mt.data.token_store import EncodedCorpus, Lengths
+from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
 

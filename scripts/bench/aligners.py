@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from mt.bundle.model_folder import load_model
-from mt.data.token_store import Ragged
+from mt.data.ragged import Ragged
 from mt.data.word_alignment import align_words
 from mt.decoding.alignment import align_units
 from mt.decoding.attention_weights import aligning_weights, attention_weights

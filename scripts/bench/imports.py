@@ -159,11 +159,7 @@ def largest_difference(model, tokenizer, opened, source, target):
         theirs = model(**batch, decoder_input_ids=shifted).logits
     names = tokenizer.convert_ids_to_tokens(list(range(theirs.shape[-1])))
     rows = {name: row for row, name in enumerate(names)}
-    common = [
-        (i, rows[name])
-        for i, name in enumerate(pair.target.tokens(range(pair.target.vocab_size)))
-        if i > 2 and name in rows
-    ]
+    common = [(i, rows[name]) for i, name in enumerate(pair.target.pieces) if i > 2 and name in rows]
     mine, their = (list(side) for side in zip(*common, strict=True))
     return (ours[0, :, mine].detach() - theirs[0][:, their]).abs().max().item()
 

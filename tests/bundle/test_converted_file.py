@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mt.bundle.converted_file import check_converted
-from mt.data.tokenizer import BpeTokenizer
+from mt.data.tokenizer_kinds import read_tokenizer
 from mt.decoding.engine import UnusableError
 
 
@@ -87,7 +87,7 @@ def check(tmp_path: Path, content: bytes) -> None:
 
 def test_files_of_the_library_pass(trained: Path, tmp_path: Path) -> None:
     folder = trained / "runs" / "tiny" / "model"
-    vocab = BpeTokenizer.load(next((folder / "tokenizer").iterdir())).vocab_size
+    vocab = read_tokenizer(next((folder / "tokenizer").iterdir())).vocab_size
     for number_format in ("float32", "int8"):
         check_converted(folder / "ctranslate2" / number_format / "model.bin", vocab, vocab)
         with pytest.raises(UnusableError, match="embeddings"):

@@ -19,8 +19,7 @@ from mt.config import parse_config
 from mt.config.augmentation import ROBUST, AugmentationConfig
 from mt.data import phrasebook
 from mt.data.augmentation import (
-    SPANS,
-    Languages,
+    SPAN_KINDS,
     add_typos,
     augment,
     draw_span,
@@ -34,10 +33,11 @@ from mt.data.augmented_corpus import AugmentedCorpus, CasedLines, choose_kinds
 from mt.data.batching import BatchStream
 from mt.data.bidirectional import BidirectionalCorpus
 from mt.data.mixture import Share
+from mt.data.ragged import Indices, Ragged
 from mt.data.sentence_format import SentenceFormat
 from mt.data.shuffle import ShuffledWindows
-from mt.data.subword_sampling import Merges, SampledCorpus
-from mt.data.token_store import EncodedCorpus, Indices, Ragged
+from mt.data.subword_sampling import BpeDropout, SampledCorpus
+from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import EOS_ID, UNK_ID, BpeTokenizer, normalized
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
@@ -45,12 +45,12 @@ from mt.storage.run_dir import RunDir
 from resume_helpers import resumes, run_of, train, weights
 from training_helpers import kill_training, prepare_run, project_copy
 
-EN_IT = Languages("en", "it")
+EN_IT = ("en", "it")
 PAIRS = [(normalized(en), normalized(it)) for en, it in phrasebook.sentence_pairs("valid")][:400]
 SOURCE, TARGET = map(list, zip(*PAIRS, strict=True))
 
 
-def changed(kind: str, pair: tuple[str, str], seed: int = 0, languages: Languages = EN_IT) -> tuple[str, str]:
+def changed(kind: str, pair: tuple[str, str], seed: int = 0, languages: tuple[str, str] = EN_IT) -> tuple[str, str]:
     return augment(kind, pair, ("Next.", "Dopo."), random.Random(seed), languages)
 
 
@@ -88,7 +88,7 @@ def test_each_kind_of_change() -> None:
     assert changed("title_case", pair) == ("Two Dogs, One Old, Are Running.", "Due Cani, Uno Vecchio, Corrono.")
     assert changed("lower_case", upper) == (pair[0].lower(), upper[1])
     assert changed("merge", pair) == (f"{pair[0]} Next.", f"{pair[1]} Dopo.")
-    assert changed("merge", ("Two.", "二。"), languages=Languages("en", "zh")) == ("Two. Next.", "二。Dopo.")
+    assert changed("merge", ("Two.", "二。"), languages=("en", "zh")) == ("Two. Next.", "二。Dopo.")
     marks = {changed("punctuation", pair, seed) for seed in range(40)}
     assert marks == {(pair[0][:-1], pair[1][:-1]), (f"{pair[0]}.", pair[1]), (f"{pair[0]}..", pair[1])}
     assert changed("punctuation", ("No mark", "Nessuno.")) == ("No mark", "Nessuno.")
@@ -145,15 +145,15 @@ def test_typos_are_single_slips_within_words() -> None:
 
 @given(st.text(max_size=60), st.text(max_size=60), st.sampled_from(sorted(ROBUST)), st.integers(0, 99))
 def test_any_text_can_be_changed(source: str, target: str, kind: str, seed: int) -> None:
-    for languages in (EN_IT, Languages("tr", "ja"), Languages()):
+    for languages in (EN_IT, ("tr", "ja"), ("", "")):
         assert changed(kind, (source, target), seed, languages) == changed(kind, (source, target), seed, languages)
 
 
-@pytest.mark.parametrize("languages", [EN_IT, Languages("en", "ja")], ids=str)
-def test_spans_are_put_whole_into_both_sides(languages: Languages) -> None:
+@pytest.mark.parametrize("languages", [EN_IT, ("en", "ja")], ids=str)
+def test_spans_are_put_whole_into_both_sides(languages: tuple[str, str]) -> None:
     pair, places = ("One, two and three are old.", "Uno, due e tre sono vecchi."), set()
     for seed in range(200):
-        span = draw_span(rng := random.Random(seed), SPANS[seed % 4])
+        span = draw_span(rng := random.Random(seed), SPAN_KINDS[seed % 4])
         new = insert(pair, span, rng, languages)
         for before, after in zip(pair, new, strict=True):
             start, _, end = after.partition(span)
@@ -163,7 +163,7 @@ def test_spans_are_put_whole_into_both_sides(languages: Languages) -> None:
 
 
 def test_spans_and_noise_survive_the_tokenizer() -> None:
-    lines = [draw_span(random.Random(n), SPANS[n % 4]) for n in range(400)]
+    lines = [draw_span(random.Random(n), SPAN_KINDS[n % 4]) for n in range(400)]
     lines += [noise_line(random.Random(n)) for n in range(400)]
     assert usual().decode_batch(usual().encode_batch(lines)) == lines
     assert len({line for line in lines if re.fullmatch(r"\W+", line)}) > 80, "too few emoji"
@@ -190,9 +190,9 @@ def make(tmp_path: Path) -> MakeCorpus:
         seed: int = 1,
         max_length: int = 10_000,
         kind: str = "",
-        languages: Languages = EN_IT,
+        languages: tuple[str, str] = EN_IT,
     ) -> AugmentedCorpus:
-        segmenters = [Merges(t, 0.3) for t in pair] if kind == "sampled" else []
+        segmenters = [BpeDropout(t, 0.3) for t in pair] if kind == "sampled" else []
         corpus = SampledCorpus(encoded, pair, segmenters, seed, max_length, tmp_path) if segmenters else encoded
         if kind == "bidirectional":
             corpus = BidirectionalCorpus(encoded, 1, seed, max_length)
@@ -260,8 +260,8 @@ def test_typos_are_in_the_source_of_reversed_pairs(make: MakeCorpus) -> None:
     assert reversed_pairs > len(PAIRS) / 4
 
 
-@pytest.mark.parametrize("languages", [EN_IT, Languages("en", "ja")], ids=str)
-def test_pairs_of_opposite_directions_are_not_merged(make: MakeCorpus, languages: Languages) -> None:
+@pytest.mark.parametrize("languages", [EN_IT, ("en", "ja")], ids=str)
+def test_pairs_of_opposite_directions_are_not_merged(make: MakeCorpus, languages: tuple[str, str]) -> None:
     plain = texts(whole_epoch(make({}, kind="bidirectional")))
     found = texts(whole_epoch(make({"merge": 1.0}, kind="bidirectional", languages=languages)))
     spaces = [" " if language != "ja" else "" for language in languages]
@@ -307,7 +307,7 @@ def test_only_the_sentences_of_a_window_are_read_and_changed(make: MakeCorpus) -
 
 
 def test_the_language_of_each_part_decides_on_its_spaces(make: MakeCorpus) -> None:
-    corpus = replace(make({"merge": 1.0}), languages=[EN_IT, Languages("en", "ja")], ends=[200, 400])
+    corpus = replace(make({"merge": 1.0}), languages=[EN_IT, ("en", "ja")], ends=[200, 400])
     found = texts(whole_epoch(corpus))
     for row, space in ((5, " "), (198, " "), (200, ""), (398, "")):
         (source, target), (next_source, next_target) = PAIRS[row : row + 2]
@@ -322,7 +322,7 @@ def test_language_tags_stay_and_pairs_of_two_languages_are_not_merged(tmp_path: 
     parts = [(200, tags[0]), (200, tags[1])]
     encoded = encode_text(tmp_path, SOURCE, TARGET, pair, parts=parts)
     for kind in ("merge", "upper_case"):
-        corpus = AugmentedCorpus(encoded, pair, {kind: 1.0}, 1, 10_000, [Languages("en")])
+        corpus = AugmentedCorpus(encoded, pair, {kind: 1.0}, 1, 10_000, [("en", "")])
         ids = sentence_ids(whole_epoch(corpus), "source")
         assert [row[0] for row in ids] == [tokenizer.tags[language] for language in ("it", "es") for _ in range(200)]
         assert all(len({*row} & {*tokenizer.tags.values()}) == 1 for row in ids)

@@ -1,10 +1,7 @@
 """Batches: every sentence once, within the budget, in an order that seed and epoch alone decide."""
 
-import hashlib
 import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +11,9 @@ from hypothesis import strategies as st
 
 from data_helpers import as_lists, encode_text, random_lengths
 from mt.data.batching import Batch, BatchStream, assemble, plan_epoch
-from mt.data.token_store import EncodedCorpus, Lengths, sentence_tokens
+from mt.data.ragged import Lengths
+from mt.data.sentence_format import sentence_tokens
+from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.text.lines import read_lines
@@ -76,27 +75,6 @@ def test_the_order_is_a_function_of_lengths_seed_and_epoch() -> None:
     # Neither the sum nor the order of seed and epoch decides.
     plans = [plan(seed, epoch) for seed, epoch in ((1, 2), (2, 1), (3, 0), (0, 3))]
     assert all(one != other for i, one in enumerate(plans) for other in plans[:i])
-
-
-PLAN_DIGEST = """
-import hashlib
-from data_helpers import as_lists, random_lengths
-from mt.data.batching import plan_epoch
-print(hashlib.sha256(repr(as_lists(plan_epoch(*random_lengths(2000), 512, 1, 3))).encode()).hexdigest())
-"""
-
-
-def test_another_process_makes_the_same_plan() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PLAN_DIGEST],
-        env={**os.environ, "PYTHONHASHSEED": "123"},
-        cwd=Path(__file__).parent.parent,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    plan = as_lists(plan_epoch(*random_lengths(2000), 512, 1, 3))
-    assert done.stdout.strip() == hashlib.sha256(repr(plan).encode()).hexdigest()
 
 
 def test_long_and_short_batches_are_mixed() -> None:

@@ -15,7 +15,7 @@ from mt.data.batching import BatchStream
 from mt.data.bidirectional import BidirectionalCorpus, reversed_pairs
 from mt.data.mixture import Share
 from mt.data.shuffle import ShuffledWindows
-from mt.data.subword_sampling import Merges, SampledCorpus
+from mt.data.subword_sampling import BpeDropout, SampledCorpus
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer
 from mt.data.tokenizer_kinds import TokenizerPair
@@ -124,7 +124,7 @@ def test_a_source_may_have_as_many_specials_as_a_target(corpus: EncodedCorpus) -
 def test_the_same_pairs_are_reversed_with_bpe_dropout(
     corpus: EncodedCorpus, tokenizers: TokenizerPair, tmp_path: Path
 ) -> None:
-    dropout = SampledCorpus(corpus, tokenizers, [Merges(t, 0.3) for t in tokenizers], 1, 10_000, tmp_path)
+    dropout = SampledCorpus(corpus, tokenizers, [BpeDropout(t, 0.3) for t in tokenizers], 1, 10_000, tmp_path)
     found = are_reversed(pairs(dropout.in_epoch(0)), pairs(BidirectionalCorpus(dropout, 1, 1, 10_000).in_epoch(0)))
     assert found == are_reversed(pairs(corpus), pairs(BidirectionalCorpus(corpus, 1, 1, 10_000).in_epoch(0)))
 

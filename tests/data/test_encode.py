@@ -52,6 +52,17 @@ def test_blocks_and_workers_change_nothing(
     assert contents(tmp_path / "in_blocks") == contents(tmp_path / "whole")
 
 
+def test_few_long_lines_are_encoded_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of 10,000 characters would need half a megabyte each as tokens."""
+    text, pair = text_of(tmp_path, 20)
+    for path in text:
+        write_lines(path, ["x" * 2**20] * 20)
+    sizes, encode_block = [], encode._encode
+    monkeypatch.setattr(encode, "_encode", lambda *a: sizes.append(len(a[-1][-1])) or encode_block(*a))
+    encode_corpus(text, pair, tmp_path / "encoded", "key", 9)
+    assert sizes == [4] * 5
+
+
 def test_an_invalid_line_is_named_by_its_number_in_the_file(tmp_path: Path) -> None:
     text, pair = text_of(tmp_path, 500)
     lines = text[1].read_bytes().split(b"\n")

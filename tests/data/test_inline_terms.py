@@ -9,12 +9,11 @@ import pytest
 from data_helpers import encode_text, sentence_ids, whole_epoch
 from engine_helpers import ENGLISH, GERMAN, configured, whole_folder
 from mt.api.loading import load
-from mt.data.augmentation import Languages
 from mt.data.augmented_corpus import AugmentedCorpus
 from mt.data.inline_terms import annotate, draw_terms, encode_annotated, encode_with_terms
 from mt.data.lexicon import Side, word_translations, words_in
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.subword_sampling import Merges
+from mt.data.subword_sampling import BpeDropout
 from mt.data.terms import Terms
 from mt.data.tokenizer import BpeTokenizer
 from mt.data.tokenizer_kinds import TokenizerPair
@@ -62,7 +61,7 @@ def test_training_text_that_has_marks_stays_text(tmp_path: Path) -> None:
     pair = TokenizerPair(own, own)
     encoded = encode_text(tmp_path, [marked, "A dog runs."], ["Ein Hund \ufdd1", "Ein Hund rennt."], pair)
     for kind in ("upper_case", "terms"):
-        corpus = AugmentedCorpus(encoded, pair, {kind: 1.0}, 1, 999, [Languages("en", "de")], (), LEXICON)
+        corpus = AugmentedCorpus(encoded, pair, {kind: 1.0}, 1, 999, [("en", "de")], (), LEXICON)
         found = whole_epoch(corpus, 0)
         assert [own.decode(sentence_ids(found, side)[0]) for side in ("source", "target")] == [
             marked,
@@ -129,11 +128,11 @@ def test_a_corpus_with_terms(tmp_path: Path, sampled: bool) -> None:
     pair = TokenizerPair(own, own)
     sides = [list(side) for side in zip(*PAIRS, strict=True)]
     encoded = encode_text(tmp_path, *sides, pair)
-    segmenters = [Merges(own, 0.3)] * 2 if sampled else []
+    segmenters = [BpeDropout(own, 0.3)] * 2 if sampled else []
 
     def epoch(number: int, limit: int = 999) -> list[list[int]]:
         shares = {"terms": 0.5}
-        corpus = AugmentedCorpus(encoded, pair, shares, 1, limit, [Languages("en", "de")], segmenters, LEXICON)
+        corpus = AugmentedCorpus(encoded, pair, shares, 1, limit, [("en", "de")], segmenters, LEXICON)
         found = whole_epoch(corpus, number)
         assert sentence_ids(found, "target") == sentence_ids(encoded, "target")
         return sentence_ids(found, "source")

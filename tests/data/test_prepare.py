@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,16 @@ def test_the_reverse_of_a_test_pair_is_no_validation_pair(tmp_path: Path, seed: 
     assert not set(valid) & {(tgt, src) for src, tgt in test}
     held_out = {text for pair in valid + test for text in pair}
     assert not held_out & {text for pair in split(folder, "train") for text in pair}
+
+
+def test_large_sets_of_several_source_languages_are_split_off_in_linear_time(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "train", corpus(60_000))
+    source = {"source": "train.en", "target": "train.it", "source_lang": "en", "target_lang": "it", "both_ways": True}
+    sizes = {"valid": {"from_train": 6000}, "test": {"from_train": 6000}}
+    data = make_data_config(tmp_path, source, source_lang=["en", "it"], target_lang=["en", "it"], **sizes)
+    started = time.process_time()
+    assert split_module.Split(data, 1)
+    assert time.process_time() - started < 8
 
 
 def test_empty_pairs_are_not_held_out(tmp_path: Path) -> None:

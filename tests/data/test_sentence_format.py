@@ -14,12 +14,12 @@ from model_helpers import scramble
 from mt.api.translation import Translator as LoadedTranslator
 from mt.bundle.load_translator import OpenedModel
 from mt.bundle.model_folder import build_model
-from mt.data.augmented_corpus import AugmentedCorpus, Languages
+from mt.data.augmented_corpus import AugmentedCorpus
 from mt.data.batching import BatchStream, assemble
 from mt.data.encode import encode_corpus, read_counts
 from mt.data.glossary import Glossary
 from mt.data.sentence_format import SOURCE_FORMATS, SentenceFormat, Tags, framed
-from mt.data.subword_sampling import Merges, SampledCorpus
+from mt.data.subword_sampling import BpeDropout, SampledCorpus
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import EOS, EOS_ID, PAD_ID, SOS_ID, BpeTokenizer
 from mt.data.tokenizer_kinds import TokenizerPair
@@ -94,12 +94,12 @@ def test_the_longest_pairs_that_are_kept(tmp_path: Path, source: str) -> None:
         encode_corpus(text, PAIR, encoded, "key", limit, [(1, tags)], source_format=source)
         assert read_counts(encoded / "counts.json").kept == kept
     corpus = EncodedCorpus.open(tmp_path / str(longest), source)
-    sampled = SampledCorpus(corpus, PAIR, [Merges(t, 0.3) for t in PAIR], 1, 1000, tmp_path).in_epoch(0)
-    shouted = whole_epoch(AugmentedCorpus(corpus, PAIR, {"upper_case": 1.0}, 1, 1000, [Languages("en", "de")]))
+    sampled = SampledCorpus(corpus, PAIR, [BpeDropout(t, 0.3) for t in PAIR], 1, 1000, tmp_path).in_epoch(0)
+    shouted = whole_epoch(AugmentedCorpus(corpus, PAIR, {"upper_case": 1.0}, 1, 1000, [("en", "de")]))
     for one in (sampled, shouted, sampled.select(np.arange(1))):
         assert one.lengths()[0].tolist() == [(assemble(one, np.arange(1)).src_tokens != PAD_ID).sum()] > [longest]
     for limit, is_changed in ((shouted.lengths()[0][0], True), (shouted.lengths()[0][0] - 1, False)):
-        found = whole_epoch(AugmentedCorpus(corpus, PAIR, {"upper_case": 1.0}, 1, limit, [Languages("en", "de")]))
+        found = whole_epoch(AugmentedCorpus(corpus, PAIR, {"upper_case": 1.0}, 1, limit, [("en", "de")]))
         assert (found.lengths()[0] > longest) == is_changed
 
 

@@ -150,7 +150,7 @@ def test_the_blocks_do_not_matter(aligned: tuple, monkeypatch: pytest.MonkeyPatc
 
 def parsed(path: Path, pair: TokenizerPair) -> Shortlist:
     """Read a map as CTranslate2 does: on each line a source piece, a tab, and space-separated target pieces."""
-    ids = [{name: i for i, name in enumerate(t.tokens(range(t.vocab_size)))} for t in (pair.source, pair.target)]
+    ids = [{name: i for i, name in enumerate(t.pieces)} for t in (pair.source, pair.target)]
     lists: dict[str, list[int]] = {}
     for line in path.read_text().removesuffix("\n").split("\n"):
         source, targets = line.split("\t")
@@ -165,7 +165,7 @@ def test_white_space_in_pieces_does_not_corrupt_the_map(tmp_path: Path, shared: 
     source = ["a\tb c\u00a0d", "e\u2028f\u3000g", "a b c", "a\tb x\x0cy"] * 3
     target = ["A\tB C\u00a0D", "E\u2028F\u3000G", "A B C", "A\tB X\x0cY"] * 3
     pair = TokenizerPair.train(source, target, 480, shared)
-    blank = {i for i, name in enumerate(pair.target.tokens(range(pair.target.vocab_size))) if name.split() != [name]}
+    blank = {i for i, name in enumerate(pair.target.pieces) if name.split() != [name]}
     blank_sources = {
         i for i in range(pair.source.vocab_size) if pair.source.tokens([i])[0].split() != pair.source.tokens([i])
     }

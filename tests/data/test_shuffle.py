@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from data_helpers import encode_text, sentence_ids
-from mt.data import batching, token_store
+from mt.data import batching, ragged
 from mt.data.batching import BatchStream
 from mt.data.mixture import Share, training_shares
 from mt.data.shuffle import ShuffledWindows
@@ -82,7 +82,7 @@ def test_a_stream_resumes_within_a_window(corpus: EncodedCorpus, before: int, sh
 def test_selected_sentences_are_in_the_given_order(
     corpus: EncodedCorpus, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_store, "_ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(ragged, "_ROWS_AT_ONCE", rows_at_once)
     for indices in ([0], [499], [7, 8, 9, 3, 3, 498, 499, 0, 1, 1], list(range(500)), list(range(499, -1, -1))):
         selected = corpus.select(np.array(indices))
         assert len(selected) == len(indices)

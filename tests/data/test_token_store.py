@@ -11,7 +11,7 @@ from data_helpers import encode_text, sentence_ids, write_lines
 from mt.data.encode import Counts, encode_corpus, read_counts
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import BpeTokenizer
-from mt.data.tokenizer_kinds import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair, read_tokenizer
 from mt.errors import InputError
 from mt.storage.manifest import verify
 
@@ -41,16 +41,6 @@ def test_a_corpus_has_the_tokenizers_ids(tmp_path: Path, text: tuple[list[str], 
         assert lengths.tolist() == [len(sentence) + specials for sentence in ids]
 
 
-def test_more_sentences_than_are_encoded_at_a_time(tmp_path: Path) -> None:
-    source = [f"uno {i}" for i in range(20_003)]
-    pair = pair_of(source[:100], source[:100])
-    corpus = encode_text(tmp_path, source, source[::-1], pair)
-    assert len(corpus) == 20_003
-    indices = np.array([0, 9_999, 10_000, 19_999, 20_000, 20_002])
-    for side, lines in (("source", source), ("target", source[::-1])):
-        assert pair.source.decode_batch(sentence_ids(corpus, side, indices)) == [lines[i] for i in indices]
-
-
 def test_pairs_with_a_side_that_is_too_long_are_dropped_and_counted(tmp_path: Path) -> None:
     # Here a letter is a token. With two specials 7 letters are 9 tokens, with one special 8 letters are.
     pair = pair_of(list("abcdefgh"), list("abcdefgh"))
@@ -69,7 +59,7 @@ def test_the_vocabulary_decides_the_type_of_ids(tmp_path: Path, pieces: int, dty
     vocabulary |= {f"never in text {number}": number for number in range(len(vocabulary), pieces - 1)}
     vocabulary["龍"] = pieces - 1
     (tmp_path / "tokenizer.json").write_text(json.dumps(state), encoding="utf-8")
-    tokenizer = BpeTokenizer.load(tmp_path / "tokenizer.json")
+    tokenizer = read_tokenizer(tmp_path / "tokenizer.json")
     assert tokenizer.vocab_size == pieces
     corpus = encode_text(tmp_path, ["龍 uno"], ["due"], TokenizerPair(tokenizer, small))
     names = {path.name for path in (tmp_path / "encoded").iterdir()}

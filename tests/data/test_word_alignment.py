@@ -14,8 +14,9 @@ from data_helpers import encode_text, lines_in, write_lines
 from mt.data import guided_alignment
 from mt.data.batching import BatchStream, assemble
 from mt.data.guided_alignment import Alignments, PieceWords, write_alignments
-from mt.data.subword_sampling import Merges, SampledCorpus
-from mt.data.token_store import EncodedCorpus, Ragged
+from mt.data.ragged import Ragged
+from mt.data.subword_sampling import BpeDropout, SampledCorpus
+from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer_kinds import TokenizerPair, train_tokenizer
 from mt.data.word_alignment import Links, align_words, grow_diag_final_and
 from mt.extras.doctor import align_files
@@ -108,7 +109,7 @@ def test_the_words_of_pieces_are_those_of_the_text(kind: str, size: int) -> None
 def test_every_segmentation_has_the_same_words(kind: str) -> None:
     lines = [f'"{word} {word}{end}' for word in ("the dog", "a cat", "it sees") for end in ('."', "...", "?!", ".")]
     tokenizer = train_tokenizer(lines * 9, 330, (), kind)
-    segmenter, words, rng = Merges(tokenizer, 0.5), PieceWords(tokenizer), random.Random(1)
+    segmenter, words, rng = BpeDropout(tokenizer, 0.5), PieceWords(tokenizer), random.Random(1)
     assert "..." in tokenizer.tokens(tokenizer.encode(lines[1]))
     for line in lines:
         whole = tokenizer.encode(line)
@@ -168,7 +169,7 @@ def test_links_hold_for_every_segmentation(tmp_path: Path) -> None:
     lines = [f"{word} {word}{end}" for word in ("a dog", "a cat", "it is") for end in ("...", "?!")] * 9
     pair, corpus, alignments = written(tmp_path, lines, lines)
     assert "..." in pair.source.tokens(pair.source.encode(lines[0]))
-    sampled = SampledCorpus(corpus, pair, [Merges(t, 0.9) for t in pair], 1, 100, tmp_path).in_epoch(0)
+    sampled = SampledCorpus(corpus, pair, [BpeDropout(t, 0.9) for t in pair], 1, 100, tmp_path).in_epoch(0)
     for row in range(len(lines)):
         batch = assemble(sampled, np.array([row]))
         assert alignments.of_batch(np.array([row]), batch.src_tokens, batch.tgt_in).any(), lines[row]

@@ -141,7 +141,7 @@ def test_the_last_word_is_spelt_as_the_model_would() -> None:
     speller = speller_of(tokenizer)
     prefix = speller.encode("Das Ha")
     assert tokenizer.tokens(prefix.ids[prefix.n_complete :])[0].startswith("▁")
-    pieces = tokenizer.tokens(range(tokenizer.vocab_size))
+    pieces = tokenizer.pieces
     rng = np.random.default_rng(1)
     for _ in range(20):
         rows = np.log(rng.dirichlet(np.full(len(pieces), 0.1), len(prefix.ids)))

@@ -354,7 +354,7 @@ def test_a_translation_that_ends_with_a_term_has_attention(both: Twins) -> None:
 def test_no_term_stands_behind_a_space_of_its_own(both: Twins) -> None:
     """It would begin with a second one."""
     tokenizer = both.tokenizers.target
-    space, dot = map(tokenizer.tokens(range(tokenizer.vocab_size)).index, (SPACE, "."))
+    space, dot = map(tokenizer.pieces.index, (SPACE, "."))
     ids = [*tokenizer.encode("Das"), space, dot, *tokenizer.encode("Haus")]
     hypothesis = Hypothesis.of(ids, -9.0, 1.0)
     for unit in (Unit(place, place + 1, 2, ((2, 1.0),)) for place in range(len(tokenizer.decode(ids)))):

@@ -238,7 +238,7 @@ def test_a_line_break_in_the_output_becomes_a_space(spelt: str) -> None:
 
 def test_bytes_that_are_no_character_are_left_out() -> None:
     broken = [len(SPECIALS) + value for value in "\N{SNOWMAN}".encode()[:2]]
-    space = TOKENIZER.tokens(range(TOKENIZER.vocab_size)).index(SPACE)
+    space = TOKENIZER.pieces.index(SPACE)
     ids = [*TOKENIZER.encode("The old house"), space, *broken, *TOKENIZER.encode("is")]
     translator, options = make(reciting_model(ids, TOKENIZER.vocab_size)), replace(GREEDY, max_length=20)
     assert translator.best(["A dog."], options) == ["The old house is"]

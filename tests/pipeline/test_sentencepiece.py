@@ -12,7 +12,7 @@ from command import mt
 from conftest import into, made_once
 from export_helpers import run_readme
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.tokenizer_kinds import TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair, read_tokenizer
 from resume_helpers import overrides, run_of, train
 
 LINES = ["a b c d", "j i h", "c", "e f g h i j"]
@@ -73,7 +73,7 @@ def test_the_export_for_ctranslate2_is_used_with_the_library_alone(
 
 
 def test_a_file_that_another_run_made_is_given(unigram_run: Path, tiny: Path) -> None:
-    tokenizer = SentencePieceTokenizer.load(unigram_run / "runs" / "two" / "tokenizer" / "target.json")
+    tokenizer = read_tokenizer(unigram_run / "runs" / "two" / "tokenizer" / "target.json")
     (tiny / "given.json").write_text(tokenizer.to_json())
     for name, content in (("given.json", tokenizer.to_json().encode()), ("spm.model", tokenizer.models[0])):
         (tiny / name).write_bytes(content)

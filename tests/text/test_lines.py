@@ -345,6 +345,7 @@ def test_few_long_lines_are_held_together(tmp_path: Path) -> None:
     sizes = [len(block) for block in input_lines((), tmp_path / "text", 4000)]
     assert sizes[:2] == [_MAX_BLOCK // 2**20] * 2
     assert sizes[2:] == [4000, 1004]
+    assert len(take_block(iter([("a" * 2**20, "a" * 2**20)] * 20), 4000)) == _MAX_BLOCK // 2**21
     assert take_block(iter([1, 2, 3]), 2) == [1, 2]  # what is no text is refused later
 
 

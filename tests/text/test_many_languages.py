@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from command import mt
 from conftest import MANY_LANGUAGES as CONFIG
 from conftest import write_many_languages
 from mt.config import HubDataset, PairFiles, TableFile, parse_config
+from mt.data.eval_texts import EvalText, read_texts
 from mt.data.mixture import Share, read_parts, training_shares
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer_kinds import TokenizerPair
@@ -44,6 +46,20 @@ def test_a_source_is_read_both_ways() -> None:
     assert data.columns_of(table) == ("de", "x")
     assert data.columns_of(TableFile(file="a.tsv", header=False).opposite(both)) == ("2", "1")
     assert data.columns_of(HubDataset(hub="a/b").opposite(both)) == ("de", "en")
+
+
+def test_the_texts_of_ten_thousand_directions_are_read_at_once(tmp_path: Path) -> None:
+    codes = [[f"{side}{a}{b}" for a in "abcdefghij" for b in "abcdefghij"] for side in "st"]
+    train = [{"source": "a", "target": "b", "source_lang": s, "target_lang": t} for s, t in zip(*codes, strict=True)]
+    tree = {"name": "x", "data": {"source_lang": codes[0], "target_lang": codes[1], "train": train}}
+    run, part = RunDir(tmp_path), {"pairs": 1, "source_lang": codes[0][0], "target_lang": codes[1][1]}
+    run.text.mkdir(parents=True)
+    run.prepared_counts.write_text(json.dumps({"parts": {"test": [part]}}))
+    for side in ("source", "target"):
+        run.text_file("test", side).write_text(f"{side}\n")
+    data, started = parse_config(json.dumps(tree), "x.yaml").data, time.process_time()
+    assert read_texts(run, "test", data) == [EvalText("tab", ["source"], ["target"], "saa", zero_shot=True)]
+    assert time.process_time() - started < 3
 
 
 @pytest.mark.parametrize("engine", ["ctranslate2", "torch"])

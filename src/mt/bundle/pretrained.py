@@ -271,9 +271,9 @@ def _origin_of_layer(name: str, layers: Mapping[str, tuple[int, ...] | None]) ->
 
 def _origins(ours: TextTokenizer, theirs: TextTokenizer) -> tuple[dict[int, int], dict[int, list[int]]]:
     """Return, by our row, their row of each piece that both have, and their rows of the parts of each new piece."""
-    rows = {piece: i for i, piece in enumerate(theirs.tokens(range(theirs.vocab_size)))}
+    rows = {piece: i for i, piece in enumerate(theirs.pieces)}
     known, new = dict[int, int](), dict[int, list[int]]()
-    for row, piece in enumerate(ours.tokens(range(ours.vocab_size))):
+    for row, piece in enumerate(ours.pieces):
         if piece in rows:
             known[row] = rows[piece]
             continue

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from mt.config import Config
 from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import EOS, SOS, UNK
-from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
+from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.settings import TranslationSettings
 from mt.model.embedding import Embedding
 from mt.model.layers import DecoderLayer, EncoderLayer, FeedForward, Sublayer
@@ -61,8 +61,8 @@ def write_converted(
     that `mt` needs; a table of learned positions is extended by repeating its last row.
     """
     spec = _spec(model, config, positions or TranslationSettings.of(config).max_positions)
-    spec.register_source_vocabulary(_pieces(tokenizers.source))
-    spec.register_target_vocabulary(_pieces(tokenizers.target))
+    spec.register_source_vocabulary(tokenizers.source.pieces)
+    spec.register_target_vocabulary(tokenizers.target.pieces)
     spec.validate()
     spec.optimize(quantization=number_format)
     target.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def _vocabulary_map(shortlist: Shortlist, tokenizers: TokenizerPair) -> str:
 
     The format cannot represent a piece that contains white space, such as a tab.
     """
-    source, target = _pieces(tokenizers.source), _pieces(tokenizers.target)
+    source, target = tokenizers.source.pieces, tokenizers.target.pieces
     lines = [("", shortlist.always), *((source[i], targets) for i, targets in shortlist.by_source.items())]
     spaced = {piece for piece in (*source, *target) if any(map(str.isspace, piece))}
     return "".join(
@@ -82,10 +82,6 @@ def _vocabulary_map(shortlist: Shortlist, tokenizers: TokenizerPair) -> str:
         for piece, ids in lines
         if piece not in spaced
     )
-
-
-def _pieces(tokenizer: TextTokenizer) -> list[str]:
-    return tokenizer.tokens(range(tokenizer.vocab_size))
 
 
 def _empty_spec(config: Config) -> "TransformerSpec":

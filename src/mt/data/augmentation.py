@@ -5,15 +5,14 @@ All functions are pure, given the state of the random generator.
 
 import random
 import re
-from typing import NamedTuple
 
 from mt.text.casing import lower_case, title_case, upper_case
 from mt.text.languages import BACK_TRANSLATION_TAG, is_spaced
 from mt.text.spelling import NEIGHBOURS
 
-Pair = tuple[str, str]
+Pair = tuple[str, str]  # source and target, as texts or language codes
 
-SPANS = ("url", "emoji", "number", "code")
+SPAN_KINDS = ("url", "emoji", "number", "code")
 
 _TYPO_SHARE = 0.15  # of the words of a sentence
 _WORD = re.compile(r"\W*[^\W\d_]{4,}\W*")
@@ -23,13 +22,6 @@ _FINAL = re.compile(rf"(?<!\s)\s*(?<!{_MARKS})({_MARKS}+)[\"'»”’)]*\s*$")
 # Ranges without unassigned code points and without modifiers.
 _EMOJI = (range(0x1F300, 0x1F3FB), range(0x1F400, 0x1F650), range(0x1F680, 0x1F6C6), range(0x1F910, 0x1F93B))
 _SYMBOLS = ("---", "***", "===", "...", "|", "#", ">>", "+", "~", "/", "::", "•", "_____")
-
-
-class Languages(NamedTuple):
-    """The codes of a pair's languages, which casing and spaces depend on; empty where unknown."""
-
-    source: str = ""
-    target: str = ""
 
 
 def add_typos(text: str, rng: random.Random, share: float) -> str:
@@ -75,7 +67,7 @@ def doubled_punctuation(text: str, rng: random.Random) -> str:
     return f"{text[: end.end(1)]}{end[1][-1] * rng.randint(1, 2)}{text[end.end(1) :]}" if end else text
 
 
-def merge(pair: Pair, following: Pair, languages: Languages) -> Pair:
+def merge(pair: Pair, following: Pair, languages: Pair) -> Pair:
     """Join two pairs into one."""
     source, target = (
         f"{first}{_separator(language)}{second}"
@@ -89,7 +81,7 @@ def _separator(language: str) -> str:
 
 
 def draw_span(rng: random.Random, kind: str) -> str:
-    """Draw a span that is the same in every language; `kind` is one of SPANS."""
+    """Draw a span that is the same in every language; `kind` is one of SPAN_KINDS."""
     if kind == "emoji":
         code_points = rng.choices(_EMOJI, list(map(len, _EMOJI)))[0]
         return chr(rng.choice(code_points)) * rng.choice((1, 1, 1, 2, 3))
@@ -113,7 +105,7 @@ def _name(rng: random.Random) -> str:
     return "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9)))
 
 
-def insert(pair: Pair, span: str, rng: random.Random, languages: Languages) -> Pair:
+def insert(pair: Pair, span: str, rng: random.Random, languages: Pair) -> Pair:
     """Put a span into both sides: at the start or end, before the last mark, after the first comma or between words."""
     places = ["start", "end", "end", *(["mark"] * 2 if all(map(_FINAL.search, pair)) else [])]
     places += ["comma"] if all(", " in text for text in pair) else []
@@ -138,14 +130,15 @@ def _inserted(text: str, span: str, place: str, fraction: float, space: str) -> 
 
 def noise_line(rng: random.Random) -> str:
     """Draw a line of symbols and spans, without words of any language."""
-    parts = [rng.choice(_SYMBOLS) if rng.random() < 0.3 else draw_span(rng, rng.choice(SPANS)) for _ in range(3)]
+    parts = [rng.choice(_SYMBOLS) if rng.random() < 0.3 else draw_span(rng, rng.choice(SPAN_KINDS)) for _ in range(3)]
     return " ".join(parts[: rng.randint(1, 3)])
 
 
-def augment(kind: str, pair: Pair, following: Pair, rng: random.Random, languages: Languages) -> Pair:
+def augment(kind: str, pair: Pair, following: Pair, rng: random.Random, languages: Pair) -> Pair:
     """Change a pair; `kind` is a key of the configuration's `augmentation` section.
 
     `following` is the next pair of the corpus, which `merge` appends unless just one of the two is back-translated.
+    Casing and spaces depend on the codes of the languages, empty where unknown.
     """
     tag = f"{BACK_TRANSLATION_TAG} "
     if kind == "merge" and pair[0].startswith(tag) != following[0].startswith(tag):
@@ -158,9 +151,9 @@ def augment(kind: str, pair: Pair, following: Pair, rng: random.Random, language
     match kind:
         case "upper_case" | "title_case":
             change = upper_case if kind == "upper_case" else title_case
-            return change(source, languages.source), change(target, languages.target)
+            return change(source, languages[0]), change(target, languages[1])
         case "lower_case":
-            return lower_case(source, languages.source), target
+            return lower_case(source, languages[0]), target
         case "typos":
             return add_typos(source, rng, _TYPO_SHARE), target
         case "punctuation":
@@ -168,6 +161,6 @@ def augment(kind: str, pair: Pair, following: Pair, rng: random.Random, language
         case "merge":
             return merge(pair, following, languages)
         case "copy_spans":
-            return insert(pair, draw_span(rng, rng.choice(SPANS)), rng, languages)
+            return insert(pair, draw_span(rng, rng.choice(SPAN_KINDS)), rng, languages)
     line = noise_line(rng)
     return line, line

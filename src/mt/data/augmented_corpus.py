@@ -15,14 +15,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.data.augmentation import Languages, Pair, augment
+from mt.data.augmentation import Pair, augment
 from mt.data.batching import Sentences, TrainingCorpus
 from mt.data.bidirectional import reversed_pairs
 from mt.data.inline_terms import annotate, draw_terms, encode_annotated, is_marked
+from mt.data.ragged import Indices, Lengths, Ragged
+from mt.data.sentence_format import most_ids
 from mt.data.shuffle import hash_indices
-from mt.data.subword_sampling import Lattice, Merges
-from mt.data.token_store import SIDES, EncodedCorpus, Ids, Indices, Lengths, Ragged, most_ids
-from mt.data.tokenizer import EOS_ID, SPACE, SPECIALS
+from mt.data.subword_sampling import Segmenter
+from mt.data.token_store import SIDES, EncodedCorpus, Ids
+from mt.data.tokenizer import EOS_ID, SPACE
 from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 
 _AT_ONCE = 4096  # sentences
@@ -57,7 +59,7 @@ class CasedLines:
     language: str
 
     def __iter__(self) -> Iterator[str]:
-        names, languages, rng = list(self.cases), Languages(self.language, self.language), random.Random(0)
+        names, languages, rng = list(self.cases), (self.language, self.language), random.Random(0)
         lines, first = iter(self.lines), 0
         while chunk := list(islice(lines, _AT_ONCE)):
             kinds = choose_kinds(np.arange(first, first + len(chunk)), self.cases, 0, _TOKENIZER_EPOCH)
@@ -84,19 +86,16 @@ class _TextPair(NamedTuple):
 
     source: _Text
     target: _Text
-    languages: Languages
+    languages: Pair
 
 
 class _Encoder:
     """A codec between one side's token ids and text that keeps the tags and EOS around a sentence apart."""
 
-    def __init__(self, tokenizer: TextTokenizer, segmenter: Merges | Lattice | None) -> None:
+    def __init__(self, tokenizer: TextTokenizer, segmenter: Segmenter | None) -> None:
         self._tokenizer, self._segmenter = tokenizer, segmenter
         self._edges = {EOS_ID, *tokenizer.tags.values()}
-        self._hidden = {*range(len(SPECIALS)), *self._edges}
-        self._begins_word = {
-            i for i, piece in enumerate(tokenizer.tokens(range(tokenizer.vocab_size))) if piece.startswith(SPACE)
-        }
+        self._begins_word = {i for i, piece in enumerate(tokenizer.pieces) if piece.startswith(SPACE)}
 
     def decode(self, ids: Ids, lengths: Lengths) -> list[_Text]:
         """Return the texts of sentences, given as ids (N, L) and lengths (N,)."""
@@ -106,7 +105,7 @@ class _Encoder:
             before = list(takewhile(self._edges.__contains__, row))
             after = list(takewhile(self._edges.__contains__, reversed(row[len(before) :])))[::-1]
             inner = row[len(before) : len(row) - len(after)]
-            is_usable = self._hidden.isdisjoint(inner) and not is_marked(self._tokenizer, text)
+            is_usable = self._tokenizer.hidden.isdisjoint(inner) and not is_marked(self._tokenizer, text)
             texts.append(_Text(text if is_usable else "", inner, before, after))
         return texts
 
@@ -149,8 +148,8 @@ class AugmentedCorpus:
     shares: Mapping[str, float]
     seed: int
     max_length: int
-    languages: Sequence[Languages]
-    segmenters: Sequence[Merges | Lattice] = ()
+    languages: Sequence[Pair]
+    segmenters: Sequence[Segmenter] = ()
     lexicon: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ends: Sequence[int] = ()
 
@@ -217,7 +216,7 @@ class _AugmentedSentences:
         parts = np.searchsorted(self.settings.ends, indices, side="right").tolist()
         wanted = (self.settings.languages[part] for part in parts)
         languages = [
-            Languages(pair.target, pair.source) if is_reversed else pair
+            pair[::-1] if is_reversed else pair
             for pair, is_reversed in zip(wanted, reversed_pairs(self.sentences, indices), strict=True)
         ]
         return list(map(_TextPair, source, target, languages))

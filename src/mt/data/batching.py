@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from mt.data.guided_alignment import Alignments
 from mt.data.mixture import Share
+from mt.data.ragged import Indices, Lengths
+from mt.data.sentence_format import most_ids, sentence_tokens
 from mt.data.shuffle import WINDOW, ShuffledWindows
-from mt.data.token_store import EncodedCorpus, Ids, Indices, Lengths, most_ids, sentence_tokens
+from mt.data.token_store import EncodedCorpus, Ids
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.system.distributed import SINGLE_PROCESS, Distributed
 

@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.batching import Sentences, TrainingCorpus
+from mt.data.ragged import Indices
+from mt.data.sentence_format import sentence_tokens
 from mt.data.shuffle import hash_indices
-from mt.data.token_store import SIDES, EncodedCorpus, Indices, sentence_tokens
+from mt.data.token_store import SIDES, EncodedCorpus
 
 
 def reversed_pairs(sentences: Sentences, indices: Indices) -> NDArray[np.bool_]:

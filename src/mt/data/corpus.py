@@ -23,7 +23,7 @@ from mt.console import log
 from mt.data import phrasebook
 from mt.data.bilingual import bilingual_pairs
 from mt.data.named_corpora import opus_archive, sacrebleu_files
-from mt.data.paired_texts import LinePair, LineText, paired_texts, read_texts
+from mt.data.paired_texts import LinePair, LineText, paired_texts, read_line_pairs
 from mt.data.tables import COLUMNS_HINT, Row, no_column, row_issue, table_rows
 from mt.errors import InputError, MachineError, first_line, is_disk_full, is_out_of_memory
 from mt.storage.download import offline_switch
@@ -69,7 +69,7 @@ def read_numbered(source: Source, data: DataConfig, on_issue: IssueHandler = rai
             if source.kind in BILINGUAL:
                 return bilingual_pairs(path, source.kind, columns, not _is_read_both_ways(source, data))
             return _select_columns(table_rows(path, source, columns, on_issue), source, data, str(path), on_issue)
-    return chain.from_iterable(_numbered(read_texts(pair, on_issue)) for pair in line_texts(source, data))
+    return chain.from_iterable(_numbered(read_line_pairs(pair, on_issue)) for pair in line_texts(source, data))
 
 
 def _is_read_both_ways(source: TableFile, data: DataConfig) -> bool:

@@ -13,14 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from mt.console import progress
-from mt.data.sentence_format import NO_TAGS, SOURCE_FORMATS, Tags
-from mt.data.token_store import SIDES, Ids, Lengths, most_ids
+from mt.data.ragged import Lengths
+from mt.data.sentence_format import NO_TAGS, SOURCE_FORMATS, Tags, most_ids
+from mt.data.token_store import SIDES, Ids
 from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 from mt.storage import atomic
 from mt.storage.run_dir import COUNTS
 from mt.system.cpus import usable_cores
 from mt.system.workers import in_order
-from mt.text.lines import count_lines, read_parallel
+from mt.text.lines import count_lines, read_parallel, take_block
 
 _BLOCK = 2**14  # pairs that a process encodes at a time
 _SMALL = 2**18  # pairs that take about as long as other processes take to start
@@ -80,8 +81,9 @@ def encode_corpus(
 def _blocks(text: tuple[Path, Path], parts: Sequence[tuple[int, Tags]]) -> Iterator[_Block]:
     pairs = read_parallel(*text)
     for number, (size, tags) in enumerate(parts):
-        for start in range(0, size, _BLOCK):
-            yield number, tags, list(islice(pairs, min(_BLOCK, size - start)))
+        part = islice(pairs, size)
+        while block := take_block(part, _BLOCK):
+            yield number, tags, block
 
 
 def _encode(

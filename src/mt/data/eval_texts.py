@@ -51,10 +51,10 @@ def read_texts(run: RunDir, split: str, data: "DataConfig") -> list[EvalText]:
     references = nfc_lines(read_lines(path), path)
     if len(data.target_lang) == len(data.source_lang) == 1:
         return [EvalText(data.target_lang[0], sources, references)]
-    texts = {}
+    texts, trained = {}, set(data.pairs)
     for source in data.source_lang:
         for target in data.target_lang:
-            text = EvalText(target, [], [], data.own_source(source), (source, target) not in data.pairs)
+            text = EvalText(target, [], [], data.own_source(source), (source, target) not in trained)
             texts[text.direction] = text
     parts = part_of_each(read_parts(run.prepared_counts, split))
     for part, source, reference in zip(parts, sources, references, strict=True):

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mt.data.token_store import SIDES, Array, EncodedCorpus, Indices, Ragged
-from mt.data.tokenizer import BYTES, SPACE, SPECIALS
+from mt.data.ragged import Array, Indices, Ragged, indexed
+from mt.data.token_store import SIDES, EncodedCorpus
+from mt.data.tokenizer import BYTES, SPACE
 from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 from mt.data.word_alignment import align_words
 from mt.storage import atomic
@@ -32,9 +33,8 @@ class PieceWords:
     """
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
-        pieces = tokenizer.tokens(range(tokenizer.vocab_size))
-        tags = set(tokenizer.tags.values())
-        self.hidden = np.array([piece in SPECIALS or i in tags for i, piece in enumerate(pieces)])
+        pieces = tokenizer.pieces
+        self.hidden = np.array([i in tokenizer.hidden for i in range(len(pieces))])
         texts = ["x" if piece in BYTES else piece.lstrip(SPACE) for piece in pieces]
         self._is_space = np.array([not text for text in texts]) & ~self.hidden
         begins = [piece.startswith(SPACE) or is_single(text[:1]) for piece, text in zip(pieces, texts, strict=True)]
@@ -125,17 +125,17 @@ def write_alignments(corpus: EncodedCorpus, tokenizers: TokenizerPair, folder: P
 
 
 def _corpus_words(corpus: EncodedCorpus, side: str, tokenizer: TextTokenizer) -> Ragged:
-    """Return the words of one side as ids in the order of their keys; in memory, each block has a key only once."""
-    words, chunks = PieceWords(tokenizer), []
+    """Return the words of one side as ids in the order of their keys."""
+    words = PieceWords(tokenizer)
     pad = int(np.flatnonzero(words.hidden)[0])
     longest = int(np.diff(corpus.sides[side].starts).max(initial=1))
     at_once = max(1, min(_AT_ONCE, _PIECES // longest))  # sentences are padded to the longest
-    for start in range(0, len(corpus), at_once):
-        ids, lengths = corpus.gather(side, np.arange(start, min(start + at_once, len(corpus))))
-        keys, sizes = words.keys(np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, pad))
-        distinct, inverse = np.unique(keys, return_inverse=True)
-        chunks.append((distinct, inverse.astype(np.int32), sizes))
-    vocab = np.unique(np.concatenate([distinct for distinct, _, _ in chunks]))
-    numbers = [np.searchsorted(vocab, distinct).astype(np.int32)[inverse] for distinct, inverse, _ in chunks]
-    starts = np.cumsum(np.concatenate([[0], *(sizes for _, _, sizes in chunks)]))
-    return Ragged(np.concatenate(numbers), starts)
+
+    def keys() -> Iterator[tuple[Array, Array]]:
+        for start in range(0, len(corpus), at_once):
+            ids, lengths = corpus.gather(side, np.arange(start, min(start + at_once, len(corpus))))
+            yield words.keys(np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, pad))
+
+    _, blocks = indexed(keys())
+    starts = np.cumsum(np.concatenate([[0], *(sizes for _, sizes in blocks)]))
+    return Ragged(np.concatenate([numbers for numbers, _ in blocks]), starts)

@@ -9,8 +9,8 @@ from itertools import chain
 
 import numpy as np
 
+from mt.data.ragged import Array, Ragged, top_of_each, value_pairs
 from mt.data.shortlist import model_1
-from mt.data.token_store import Array, Ragged, value_pairs
 from mt.text.lines import nfc
 from mt.text.words import IN_WORD, UNSPACED
 
@@ -90,9 +90,7 @@ def learn_lexicon(source: Side, target: Side, src_lines: Array, tgt_lines: Array
     copies = np.array(same, np.int64).reshape(-1, 2)  # names, numbers and the like
     src, tgt = np.concatenate([src[kept], copies[:, 0]]), np.concatenate([tgt[kept], copies[:, 1]])
     gains = np.concatenate([gains[kept], np.log(0.5 / np.maximum(share[copies[:, 1]], 1e-9))]).clip(0, _MAX_GAIN)
-    order = np.lexsort((-gains, src))
-    src, tgt, gains = src[order], tgt[order], gains[order]
-    best = np.arange(len(src)) - np.searchsorted(src, src) < _TRANSLATIONS
+    best = top_of_each(src, gains, _TRANSLATIONS)
     return src[best], tgt[best], gains[best]
 
 

@@ -10,11 +10,7 @@ from pathlib import Path
 
 @dataclass
 class MixturePart:
-    """Consecutive sentence pairs from one source, all in one direction.
-
-    Attributes:
-        source_lang: empty where the model has one source language.
-    """
+    """Consecutive pairs of a source, in one direction; `source_lang` is empty where the model has only one."""
 
     pairs: int
     target_lang: str

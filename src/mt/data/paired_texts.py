@@ -108,7 +108,7 @@ def paired_texts(path: Path, languages: tuple[str, str], stem: str | None = None
     return [(text(source), text(target)) for source, target in chosen]
 
 
-def read_texts(pair: LinePair, on_issue: IssueHandler) -> Iterator[tuple[str, str]]:
+def read_line_pairs(pair: LinePair, on_issue: IssueHandler) -> Iterator[tuple[str, str]]:
     """Yield the line pairs of two texts.
 
     Raises InputError if one cannot be read, or they have different numbers of lines.

@@ -1,7 +1,7 @@
 """Language tags and special tokens around a sentence, as `model.source_format` and `model.target_tag` say."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mt.data.tokenizer import EOS_ID, SOS_ID
 from mt.data.tokenizer_kinds import TokenizerPair
@@ -87,3 +87,14 @@ def framed(ids: Sequence[int], source_format: str) -> list[int]:
     """Add SOS and EOS to a source that has its tags; if a tag follows EOS, both are already in the ids."""
     start = [SOS_ID] if source_format.startswith("<s>") else []
     return [*start, *ids, *([] if source_format.endswith("lang") else [EOS_ID])]
+
+
+def sentence_tokens(n_source: Any, n_target: Any, source_format: str = SOURCE_FORMATS[0]) -> tuple[Any, Any]:
+    """Return lengths as the model sees them: a `framed` source, and `<s> target` in or `target </s>` out."""
+    return n_source + len(framed([], source_format)), n_target + 1
+
+
+def most_ids(max_length: int, source_format: str) -> tuple[int, int]:
+    """Return how many ids of a source and of a target fit into `max_length` tokens, specials included."""
+    n_source, n_target = sentence_tokens(0, 0, source_format)
+    return max_length - n_source, max_length - n_target

@@ -24,6 +24,11 @@ _MAX_CHARACTERS = 10_000  # of a text that is always encoded whole
 class SentencePieceTokenizer:
     """A SentencePiece model. Ids 0 to 3 are `<pad>`, `<unk>`, `<s>` (SOS) and `</s>` (EOS).
 
+    Attributes:
+        pieces: the vocabulary, by token id.
+        hidden: the ids of specials and tags, which text never has.
+        origins: their names in the vocabulary that was given to `from_files`.
+
     Args:
         models: the serialized model; or the source's and the target's over the same pieces, whose tokenizer is the
             `counterpart`.
@@ -42,14 +47,14 @@ class SentencePieceTokenizer:
             special = {processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()}
             names = (name for i, name in enumerate(self._names) if i not in special)
             pieces = [*SPECIALS, *(name for name in names if name not in SPECIALS)]
-        self._pieces = self._origins = list(pieces)
-        self._index = {piece: i for i, piece in enumerate(self._pieces)}
-        tags = (piece for piece in self._pieces if piece.startswith("<2") and BpeTokenizer.is_tag(piece))
+        self.pieces = self.origins = list(pieces)
+        self._index = {piece: i for i, piece in enumerate(self.pieces)}
+        tags = (piece for piece in self.pieces if piece.startswith("<2") and BpeTokenizer.is_tag(piece))
         self.tags = {piece[2:-1]: self._index[piece] for piece in tags}
-        self._hidden = {*range(len(SPECIALS)), *self.tags.values()}
+        self.hidden = {*range(len(SPECIALS)), *self.tags.values()}
         self._ids = [self._id_in_text(name) for name in self._names]
-        self._has_others = len(self._hidden.union(self._ids)) < len(self._pieces)  # pieces that the model lacks
-        self.counterpart = self if len(models) == 1 else SentencePieceTokenizer(models[1:], self._pieces)
+        self._has_others = len(self.hidden.union(self._ids)) < len(self.pieces)  # pieces that the model lacks
+        self.counterpart = self if len(models) == 1 else SentencePieceTokenizer(models[1:], self.pieces)
 
     @classmethod
     def train(
@@ -117,7 +122,7 @@ class SentencePieceTokenizer:
         if vocabulary is None:
             tokenizer = cls(models)
             missing = [name for name in names if name not in tokenizer._index]
-            return cls(models, [*tokenizer._pieces, *missing]) if missing else tokenizer
+            return cls(models, [*tokenizer.pieces, *missing]) if missing else tokenizer
         theirs = sorted(vocabulary, key=vocabulary.__getitem__)
         if [vocabulary[piece] for piece in theirs] != list(range(len(theirs))):
             raise InputError(f"{model_path}: the ids of its vocabulary are not 0 to {len(theirs) - 1}, each once")
@@ -128,14 +133,12 @@ class SentencePieceTokenizer:
         taken = {*SPECIALS, *names, *renamed}
         others = [piece for piece in theirs if piece not in taken]
         tokenizer = cls(models, [*SPECIALS, *names, *others])
-        tokenizer._origins = renamed + others
+        tokenizer.origins = renamed + others
         return tokenizer
 
     @classmethod
-    def load(cls, path: Path) -> "SentencePieceTokenizer":
-        """Load and check a tokenizer file, made by `to_json`; an InputError if it is damaged."""
-        with explain_read_errors(path):
-            content = path.read_bytes()
+    def from_json(cls, content: bytes, path: Path) -> "SentencePieceTokenizer":
+        """Parse the content of a tokenizer file, made by `to_json`; raise InputError, with its path, if damaged."""
         try:
             state = json.loads(content)
             pieces = state["pieces"] or SPECIALS
@@ -152,15 +155,11 @@ class SentencePieceTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        return len(self._pieces)
-
-    def piece(self, i: int) -> str:
-        """Return the name of piece i in the vocabulary that was given to `from_files`."""
-        return self._origins[i]
+        return len(self.pieces)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Return the pieces of token ids."""
-        return [self._pieces[i] for i in ids]
+        return [self.pieces[i] for i in ids]
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a sentence, without SOS and EOS."""
@@ -189,14 +188,14 @@ class SentencePieceTokenizer:
     def _id_in_text(self, piece: str) -> int:
         """Return a piece's id, but never a special or a tag, even where the model finds it in text."""
         i = self._index.get(piece, UNK_ID)
-        return UNK_ID if i in self._hidden else i
+        return UNK_ID if i in self.hidden else i
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids without specials and tags."""
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        visible = ([self._pieces[i] for i in ids if i not in self._hidden] for ids in batch)
+        visible = ([self.pieces[i] for i in ids if i not in self.hidden] for ids in batch)
         texts = [str(self._processor.decode_pieces(pieces)) for pieces in visible]
         return [text.replace(SPACE, " ") for text in texts] if self._has_others else texts
 

@@ -7,12 +7,13 @@ Machine Translation") on the training text.
     P pairs of a source and a target token in one sentence pair   U distinct ones among them
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mt.data.token_store import SIDES, Array, EncodedCorpus, Ragged, blocks, distinct, value_pairs
+from mt.data.ragged import Array, Ragged, blocks, indexed, top_of_each, value_pairs
+from mt.data.token_store import SIDES, EncodedCorpus
 from mt.data.tokenizer import SPECIALS
 from mt.data.tokenizer_kinds import TokenizerPair
 
@@ -44,11 +45,9 @@ def make_shortlist(corpus: EncodedCorpus, size: int, tokenizers: TokenizerPair) 
     vocab = tokenizers.target.vocab_size
     counts = np.bincount(sample.sides["target"].values, minlength=vocab)
     always = np.argsort(-counts, kind="stable")[: min(_ALWAYS, np.count_nonzero(counts))]
-    codes, indexed = _indexed(_token_pairs(sample, always, vocab))
+    codes, pairs = indexed(_token_pairs(sample, always, vocab))
     sources, targets = np.divmod(codes, vocab)
-    order = np.lexsort((-model_1(sources, indexed), sources))
-    sources, targets = sources[order], targets[order]
-    best = np.arange(len(order)) - np.searchsorted(sources, sources) < size
+    best = top_of_each(sources, model_1(sources, pairs), size)
 
     shared = range(len(SPECIALS), tokenizers.source.vocab_size)
     copies = (shared, shared) if tokenizers.shared else (tokenizers.source.byte_ids, tokenizers.target.byte_ids)
@@ -83,26 +82,17 @@ def _token_pairs(corpus: EncodedCorpus, frequent: Array, vocab: int) -> Iterator
         yield codes, tokens.astype(np.int32)
 
 
-def _indexed(pairs: Iterable[tuple[Array, Array]]) -> tuple[Array, list[tuple[Array, Array]]]:
-    """Return the distinct codes (U,) in order, and the blocks with each code replaced by its index among them."""
-    coded = [(*np.unique(codes, return_inverse=True), tokens) for codes, tokens in pairs]
-    merged = distinct(np.concatenate([codes for codes, _, _ in coded]))
-    return merged, [
-        (np.searchsorted(merged, codes).astype(np.int32)[inverse], tokens) for codes, inverse, tokens in coded
-    ]
-
-
-def model_1(sources: Array, indexed: Sequence[tuple[Array, Array]]) -> Array:
+def model_1(sources: Array, pairs: Sequence[tuple[Array, Array]]) -> Array:
     """Estimate translation probabilities of target given source (U,) by expectation maximisation.
 
     Args:
         sources: (U,), the source ids of the distinct pairs of a source and a target token.
-        indexed: for the pairs (P,) of some sentences, their indices in `sources`, and the numbers of the target tokens.
+        pairs: for the pairs (P,) of some sentences, their indices in `sources`, and the numbers of the target tokens.
     """
     probabilities = np.ones(len(sources))
     for _ in range(_ITERATIONS):
         expected = np.zeros(len(sources))
-        for index, tokens in indexed:
+        for index, tokens in pairs:
             shares = probabilities[index]
             shares /= np.bincount(tokens, weights=shares)[tokens]
             expected += np.bincount(index, weights=shares, minlength=len(sources))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.mixture import Share
-from mt.data.token_store import Indices
+from mt.data.ragged import Indices
 
 WINDOW = 2**20  # sentences that are sorted by length and shuffled together
 BLOCK = 2**8

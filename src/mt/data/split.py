@@ -49,7 +49,7 @@ class Split:
         for split, number in sizes.items():
             if number > limit:
                 log.warning("data.%s: from_train lowered from %d to %d, a tenth of the text", split, number, limit)
-            chosen = list(islice((key for key in unused if key not in linked), min(number, limit)))
+            chosen = set(islice((key for key in unused if key not in linked), min(number, limit)))
             self._split_of_hash.update(dict.fromkeys(chosen, split))
             linked |= {key for key, targets in translations.items() if not targets.isdisjoint(chosen)}
             linked |= {target for key in chosen for target in translations.get(key, ())}

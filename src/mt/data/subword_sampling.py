@@ -26,8 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.config import TokenizerConfig
+from mt.data.ragged import Lengths, Ragged, row_sums
+from mt.data.sentence_format import most_ids
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.token_store import SIDES, EncodedCorpus, Ids, Lengths, Ragged, most_ids, row_sums
+from mt.data.token_store import SIDES, EncodedCorpus, Ids
 from mt.data.tokenizer import SPACE
 from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 from mt.errors import InputError
@@ -42,12 +44,12 @@ _MAX_TYPES, _MAX_PIECES = 1_000_000, 8
 _Ends = list[tuple[list[float], list[tuple[int, int]]]]
 
 
-class Merges:
-    """The merges of a BPE tokenizer, or of a SentencePiece model for BPE, as token ids; p is the dropout."""
+class BpeDropout:
+    """Segmentation by the merges of a BPE tokenizer or SentencePiece BPE model, each skipped with probability p."""
 
     def __init__(self, tokenizer: TextTokenizer, p: float) -> None:
         self._p = p
-        pieces, merges = tokenizer.tokens(range(tokenizer.vocab_size)), tokenizer.merges()
+        pieces, merges = tokenizer.pieces, tokenizer.merges()
         ids, built = {piece: i for i, piece in enumerate(pieces)}, {left + right for _, left, right in merges}
         # Bytes, tags and symbols stay as they are.
         self._characters = [[ids[c] for c in piece] if piece in built else [i] for i, piece in enumerate(pieces)]
@@ -72,7 +74,7 @@ class Merges:
             symbols[position : position + 2] = [merged]
 
 
-class Lattice:
+class UnigramLattice:
     """All segmentations of a word by a unigram model, drawn by forward filtering and backward sampling.
 
     The library's sampler has one generator for all sentences. No piece crosses a word boundary, so words are
@@ -80,7 +82,7 @@ class Lattice:
     """
 
     def __init__(self, tokenizer: SentencePieceTokenizer, alpha: float) -> None:
-        log_probs, self._pieces = tokenizer.log_probs, tokenizer.tokens(range(tokenizer.vocab_size))
+        log_probs, self._pieces = tokenizer.log_probs, tokenizer.pieces
         self._weights = {p: (i, alpha * log_probs[p]) for i, p in enumerate(self._pieces) if p in log_probs}
         self._longest = max(map(len, self._weights))
 
@@ -118,14 +120,17 @@ def _walk_back(ends: _Ends, rng: random.Random) -> list[int]:
     return ids[::-1]
 
 
-def make_segmenter(tokenizer: TextTokenizer, settings: TokenizerConfig) -> Merges | Lattice:
+Segmenter = BpeDropout | UnigramLattice
+
+
+def make_segmenter(tokenizer: TextTokenizer, settings: TokenizerConfig) -> Segmenter:
     """Return the sampler that the configuration asks for; raise InputError if the tokenizer is of another kind."""
     if settings.sampling_alpha is None:
         if tokenizer.merges():
-            return Merges(tokenizer, settings.bpe_dropout)
+            return BpeDropout(tokenizer, settings.bpe_dropout)
         raise InputError("tokenizer.bpe_dropout: the tokenizer is a unigram model", "set tokenizer.sampling_alpha")
     if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.log_probs:
-        return Lattice(tokenizer, settings.sampling_alpha)
+        return UnigramLattice(tokenizer, settings.sampling_alpha)
     raise InputError("tokenizer.sampling_alpha: the tokenizer is not a unigram model", "leave it out")
 
 
@@ -141,8 +146,7 @@ class _Words:
     @classmethod
     def split(cls, tokens: Ids, starts: Lengths, tokenizer: TextTokenizer, folder: Path) -> "_Words":
         """Split sentences before each piece that begins with a space, a boundary that no other piece crosses."""
-        pieces = tokenizer.tokens(range(tokenizer.vocab_size))
-        begins_word = np.array([piece.startswith(SPACE) for piece in pieces])
+        begins_word = np.array([piece.startswith(SPACE) for piece in tokenizer.pieces])
         numbers: dict[tuple[int, ...], int] = {}
         counts, word_starts = np.zeros(0, np.int64), array("q", [0])
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -174,7 +178,7 @@ class _Segmentations:
     draws: Lengths  # (K,)
 
     @classmethod
-    def draw(cls, words: _Words, segmenter: Merges | Lattice, rng: random.Random) -> "_Segmentations":
+    def draw(cls, words: _Words, segmenter: Segmenter, rng: random.Random) -> "_Segmentations":
         draws = np.minimum(words.counts, MAX_DRAWS)
         tokens: list[int] = []
         starts = [0]
@@ -208,7 +212,7 @@ class SampledCorpus:
         self,
         corpus: EncodedCorpus,
         tokenizers: TokenizerPair,
-        segmenters: Sequence[Merges | Lattice],
+        segmenters: Sequence[Segmenter],
         seed: int,
         max_length: int,
         folder: Path,

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import chain, count, takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 
 from mt.errors import InputError
-from mt.text.lines import explain_read_errors, nfc
+from mt.text.lines import nfc
 
 PAD, UNK, SOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
 SPECIALS = (PAD, UNK, SOS, EOS)
@@ -49,11 +49,7 @@ class BpeTokenizer:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-
-    @property
-    def counterpart(self) -> "BpeTokenizer":
-        """The target language's tokenizer in the same file."""
-        return self
+        self.counterpart = self  # the target language's tokenizer in the same file
 
     @classmethod
     def train(cls, lines: Iterable[str], vocab_size: int, tags: Sequence[str] = ()) -> "BpeTokenizer":
@@ -80,15 +76,14 @@ class BpeTokenizer:
         return cls(Tokenizer.from_str(json.dumps(state, ensure_ascii=False)))
 
     @classmethod
-    def load(cls, path: Path) -> "BpeTokenizer":
-        """Load a tokenizer file; raise InputError if it is missing or is not one of our tokenizers.
+    def from_json(cls, content: bytes, path: Path) -> "BpeTokenizer":
+        """Parse the content of a tokenizer file; raise InputError, with its path, if it is not one of our tokenizers.
 
         It may come from elsewhere, and is checked first, since the library may panic on it.
         """
         try:
-            with explain_read_errors(path):
-                content = path.read_text(encoding="utf-8")
-            state = json.loads(content)
+            text = content.decode()
+            state = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path}: not a tokenizer file: {str(error)[:200]}") from None
         model = state.get("model") if isinstance(state, dict) else None
@@ -99,7 +94,7 @@ class BpeTokenizer:
         if not _equivalent(state | {"model": model | {"vocab": {}, "merges": []}}, json.loads(_untrained().to_str())):
             raise InputError(f"{path}: its text processing differs from this program's tokenizers")
         try:
-            tokenizer = Tokenizer.from_str(content)
+            tokenizer = Tokenizer.from_str(text)
         except Exception as error:  # the library raises plain Exception for anything it cannot parse
             raise InputError(f"{path}: not a tokenizer file: {str(error)[:200]}") from None
         if tuple(map(tokenizer.id_to_token, range(len(SPECIALS)))) != SPECIALS:
@@ -119,9 +114,8 @@ class BpeTokenizer:
     @cached_property
     def tags(self) -> dict[str, int]:
         """The ids of the language tags, by language."""
-        # They follow the bytes; scanning the whole vocabulary would delay the first translation.
-        pieces = takewhile(self.is_tag, (str(self._tokenizer.id_to_token(i)) for i in count(N_UNMERGED)))
-        return {piece[2:-1]: i for i, piece in enumerate(pieces, N_UNMERGED)}
+        tags = takewhile(self.is_tag, self.pieces[N_UNMERGED:])
+        return {tag[2:-1]: i for i, tag in enumerate(tags, N_UNMERGED)}
 
     @staticmethod
     def is_tag(piece: str) -> bool:
@@ -141,15 +135,14 @@ class BpeTokenizer:
 
     @cached_property
     def _longest_piece(self) -> int:
-        return max(map(len, self._tokenizer.get_vocab()))
+        return max(map(len, self.pieces))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids without specials and tags."""
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        hidden = {*range(len(SPECIALS)), *self.tags.values()}
-        visible = [[i for i in ids if i not in hidden] for ids in batch]
+        visible = [[i for i in ids if i not in self.hidden] for ids in batch]
         return [str(text) for text in self._tokenizer.decode_batch(visible, skip_special_tokens=False)]
 
     def merges(self) -> list[tuple[int, str, str]]:
@@ -157,9 +150,19 @@ class BpeTokenizer:
         pairs = json.loads(self._tokenizer.to_str())["model"]["merges"]
         return [(rank, left, right) for rank, (left, right) in enumerate(pairs)]
 
-    def tokens(self, ids: Sequence[int]) -> list[str]:
+    @cached_property
+    def hidden(self) -> set[int]:
+        """The ids of specials and tags, which text never has."""
+        return {*range(len(SPECIALS)), *self.tags.values()}
+
+    @cached_property
+    def pieces(self) -> list[str]:
+        """The vocabulary, by token id."""
+        return [str(self._tokenizer.id_to_token(i)) for i in range(self.vocab_size)]
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
         """Return the pieces of token ids."""
-        return [str(self._tokenizer.id_to_token(i)) for i in ids]
+        return [self.pieces[i] for i in ids]
 
 
 def _untrained() -> Tokenizer:

@@ -11,6 +11,7 @@ from mt.data.sentencepiece_tokenizer import HEADER, SentencePieceTokenizer
 from mt.data.tokenizer import BpeTokenizer
 from mt.storage import atomic
 from mt.storage.run_dir import tokenizer_names
+from mt.text.lines import explain_read_errors
 
 if TYPE_CHECKING:
     from mt.config import TokenizerConfig
@@ -30,14 +31,12 @@ def read_tokenizer(path: Path, tags: Sequence[str] = ()) -> TextTokenizer:
 
     Raises InputError if it is missing or unusable.
     """
-    head = b"{"  # `BpeTokenizer.load` reports a missing file
-    if path.is_file():
-        with path.open("rb") as file:
-            head = file.read(len(HEADER))
-    if head == HEADER:
-        return SentencePieceTokenizer.load(path)
-    if head.startswith(b"{"):
-        return BpeTokenizer.load(path)
+    with explain_read_errors(path):
+        content = path.read_bytes()
+    if content.startswith(HEADER):
+        return SentencePieceTokenizer.from_json(content, path)
+    if content.startswith(b"{"):
+        return BpeTokenizer.from_json(content, path)
     return SentencePieceTokenizer.from_files(path, tags={language: f"<2{language}>" for language in tags})
 
 

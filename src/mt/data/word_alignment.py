@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mt.console import log
+from mt.data.ragged import Array, Ragged, blocks, positions_in, value_pairs
 from mt.data.shortlist import model_1
-from mt.data.token_store import Array, Ragged, blocks, positions_in, value_pairs
 
 Links = list[tuple[int, int]]  # (source word, target word) of a sentence pair
 

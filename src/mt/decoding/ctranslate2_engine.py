@@ -120,7 +120,7 @@ class CTranslate2Engine:
         self._workers, threads = (1, threads_alone) if one_by_one else (cpu_cores(), 1)
         if device != "cpu":
             self._workers = 1
-        self._source_pieces, self._target_pieces = (t.tokens(range(t.vocab_size)) for t in tokenizers)
+        self._source_pieces, self._target_pieces = (t.pieces for t in tokenizers)
         _check_vocabulary(folder, self._source_pieces, self._target_pieces)
         try:
             self._translator = ctranslate2.Translator(

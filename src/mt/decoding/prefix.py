@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
-from mt.data.tokenizer import SPACE, SPECIALS, UNK_ID, normalized
+from mt.data.tokenizer import SPACE, UNK_ID, normalized
 from mt.errors import InputError
 from mt.text.lines import without_line_breaks
 
@@ -49,9 +49,8 @@ class PrefixSpeller:
 
     def __init__(self, tokenizer: "TextTokenizer") -> None:
         self._tokenizer = tokenizer
-        hidden = {*range(len(SPECIALS)), *tokenizer.byte_ids, *tokenizer.tags.values()}
-        pieces = enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))
-        self.pieces = sorted((piece, i) for i, piece in pieces if i not in hidden)
+        hidden = {*tokenizer.hidden, *tokenizer.byte_ids}
+        self.pieces = sorted((piece, i) for i, piece in enumerate(tokenizer.pieces) if i not in hidden)
         self.space = next((i for piece, i in self.pieces if piece == SPACE), None)
 
     def encode(self, text: str) -> Prefix:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mt.console import log, or_dash, table
 from mt.data import augmentation
-from mt.data.augmentation import Languages, Pair
+from mt.data.augmentation import Pair
 from mt.data.eval_texts import EvalText
 from mt.data.mixture import direction
 from mt.decoding.engine import SearchOptions
@@ -20,14 +20,14 @@ CLEAN = "clean"
 TYPO_SHARE = 0.05  # of the words
 
 # A perturbation changes a pair and returns the span to be copied, if any.
-_Perturbation = Callable[[Pair, random.Random, Languages], tuple[Pair, str]]
+_Perturbation = Callable[[Pair, random.Random, Pair], tuple[Pair, str]]
 
 
-def _augmented(kind: str, pair: Pair, rng: random.Random, languages: Languages) -> tuple[Pair, str]:
+def _augmented(kind: str, pair: Pair, rng: random.Random, languages: Pair) -> tuple[Pair, str]:
     return augmentation.augment(kind, pair, pair, rng, languages), ""
 
 
-def _with_span(kind: str, pair: Pair, rng: random.Random, languages: Languages) -> tuple[Pair, str]:
+def _with_span(kind: str, pair: Pair, rng: random.Random, languages: Pair) -> tuple[Pair, str]:
     span = augmentation.draw_span(rng, kind)
     return augmentation.insert(pair, span, rng, languages), span
 
@@ -40,7 +40,7 @@ PERTURBATIONS: dict[str, _Perturbation] = {
     "typos": lambda pair, rng, languages: ((augmentation.add_typos(pair[0], rng, TYPO_SHARE), pair[1]), ""),
     "no final mark": lambda pair, rng, languages: (augmentation.without_final_punctuation(pair), ""),
     "doubled mark": lambda pair, rng, languages: ((augmentation.doubled_punctuation(pair[0], rng), pair[1]), ""),
-    **{f"with {kind}": partial(_with_span, kind) for kind in augmentation.SPANS},
+    **{f"with {kind}": partial(_with_span, kind) for kind in augmentation.SPAN_KINDS},
 }
 
 
@@ -71,7 +71,7 @@ class PerturbationResult:
 
 def perturbed(text: EvalText, name: str, source_lang: str) -> tuple[EvalText, list[str]]:
     """Return a text under a perturbation, a pure function of the arguments, and the span in each sentence."""
-    change, languages = PERTURBATIONS[name], Languages(source_lang, text.target_lang)
+    change, languages = PERTURBATIONS[name], (source_lang, text.target_lang)
     pairs = zip(text.sources, text.references, strict=True)
     changed = [change(pair, random.Random(f"1 {name} {row}"), languages) for row, pair in enumerate(pairs)]
     sources, references = [pair[0] for pair, _ in changed], [pair[1] for pair, _ in changed]

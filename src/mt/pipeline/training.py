@@ -11,7 +11,6 @@ from mt.bundle.pretrained import Pretrained
 from mt.config import Config
 from mt.config.schema import unused_keys
 from mt.console import log
-from mt.data.augmentation import Languages
 from mt.data.augmented_corpus import AugmentedCorpus
 from mt.data.batching import TrainingCorpus
 from mt.data.bidirectional import BidirectionalCorpus
@@ -20,7 +19,7 @@ from mt.data.eval_texts import read_texts
 from mt.data.guided_alignment import Alignments
 from mt.data.lexicon import LEXICON_PAIRS, Side, word_translations
 from mt.data.mixture import training_shares
-from mt.data.subword_sampling import Lattice, Merges, SampledCorpus, make_segmenter
+from mt.data.subword_sampling import SampledCorpus, Segmenter, make_segmenter
 from mt.data.token_store import SIDES, EncodedCorpus
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.errors import InputError
@@ -123,7 +122,7 @@ def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair)
     folder, max_length = run_dir.encoded("train"), config.data.max_length
     encoded = EncodedCorpus.open(folder, config.model.source_format)
     corpus: TrainingCorpus = encoded
-    segmenters: list[Lattice | Merges] = []
+    segmenters: list[Segmenter] = []
     if config.tokenizer.is_sampled:
         segmenters = [make_segmenter(tokenizer, config.tokenizer) for tokenizer in tokenizers]
         corpus = SampledCorpus(encoded, tokenizers, segmenters, config.seed, max_length, folder.parent)
@@ -137,6 +136,6 @@ def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair)
     if "terms" in shares:
         log.info("learning a lexicon for augmentation.terms")
         lexicon = word_translations(*(Side(sample_text(run_dir, side, LEXICON_PAIRS)) for side in SIDES))
-    languages = [Languages(*config.data.languages_of(source)) for source in config.data.train]
+    languages = list(map(config.data.languages_of, config.data.train))
     ends = np.cumsum(read_counts(run_dir.encoded_counts).kept).tolist()
     return AugmentedCorpus(corpus, tokenizers, shares, config.seed, max_length, languages, segmenters, lexicon, ends)

@@ -148,11 +148,11 @@ def count_lines(path: Path) -> int:
 
 
 def take_block(lines: Iterator[T], most: int) -> list[T]:
-    """Take `most` lines, or fewer if they are long, so that the block fits in memory."""
+    """Take `most` lines or tuples of lines, or fewer if they are long, so that the block fits in memory."""
     block, size = list[T](), 0
     for line in islice(lines, most):
         block.append(line)
-        size += getsizeof(line)
+        size += sum(map(getsizeof, line)) if isinstance(line, tuple) else getsizeof(line)
         if size > _MAX_BLOCK:
             break
     return block

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mt.data.batching import Batch
-from mt.data.token_store import Indices
+from mt.data.ragged import Indices
 from mt.data.tokenizer import EOS_ID, PAD_ID
 from mt.model.loss_rows import IGNORED
 from mt.model.packing import Packing

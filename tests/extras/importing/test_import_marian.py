@@ -126,7 +126,7 @@ def test_weights_are_those_of_transformers_and_positions_those_of_marian(
     mt_api.import_model(tmp_path / "theirs", tmp_path / "direct", **languages)
     mt_api.import_model(tmp_path / "opus", tmp_path / "ours", **languages)
     direct, ours = (open_model(ModelDir(tmp_path / name), EngineChoice("torch")) for name in ("direct", "ours"))
-    sides = [[t.tokens(range(t.vocab_size)) for t in opened.tokenizers] for opened in (ours, direct)]
+    sides = [[t.pieces for t in opened.tokenizers] for opened in (ours, direct)]
     assert sides[0] == sides[1]
     weights, expected = (dict(opened.model.named_parameters()) for opened in (ours, direct))
     for side in ("source", "target"):
@@ -190,13 +190,13 @@ def test_logits(tmp_path: Path) -> None:
     ours = open_model(ModelDir(tmp_path / "ours"), EngineChoice("torch"))
     ids = ours.tokenizers.source.encode(ENGLISH[0])
     rows = json.loads((tmp_path / "theirs" / "vocab.json").read_text())
-    their_ids = [rows[ours.tokenizers.source.piece(i)] for i in ids]
+    their_ids = [rows[ours.tokenizers.source.origins[i]] for i in ids]
     with torch.no_grad():
         target = torch.tensor([[theirs.config.decoder_start_token_id, *their_ids[:3]]])
         expected = theirs(torch.tensor([[*their_ids, 0]]), decoder_input_ids=target).logits
         found = ours.model(torch.tensor([[*ids, 3]]), torch.tensor([[2, *ids[:3]]]))
     kept = [i for i in range(found.shape[-1]) if i not in (0, 2)]
-    columns = [rows[ours.tokenizers.target.piece(i)] for i in kept]
+    columns = [rows[ours.tokenizers.target.origins[i]] for i in kept]
     assert (found[..., kept] - expected[..., columns]).abs().max() < 1e-4
 
 

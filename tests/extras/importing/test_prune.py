@@ -71,7 +71,7 @@ def test_translations_without_pruned_pieces_are_identical(family: str, tmp_path:
     before, after = whole.tokenizers, small.tokenizers
     assert after.target.vocab_size < before.target.vocab_size
     assert after.source.tags.keys() == before.source.tags.keys()
-    names = set(after.target.tokens(range(after.target.vocab_size)))
+    names = set(after.target.pieces)
     options = SearchOptions(1, 1, max_length=12)
     lines = [" ".join(random.Random(seed).choices(CORPUS[0].split(), k=1 + seed % 4)) for seed in range(60)]
     found = [[result[0] for result in each.translator.translate(lines, options)] for each in (whole, small)]
@@ -99,8 +99,8 @@ def test_rows_are_those_of_the_kept_pieces(tmp_path: Path) -> None:
         expected = old[name]
         if name in sides:
             before, after = (each.tokenizers[sides[name]] for each in (whole, small))
-            rows = {piece: row for row, piece in enumerate(before.tokens(range(before.vocab_size)))}
-            expected = expected[[rows[piece] for piece in after.tokens(range(after.vocab_size))]]
+            rows = {piece: row for row, piece in enumerate(before.pieces)}
+            expected = expected[[rows[piece] for piece in after.pieces]]
             assert len(tensor) < len(old[name])
         assert torch.equal(tensor, expected)
 
@@ -164,7 +164,7 @@ def test_characters_only_in_longer_pieces_and_scores_of_unknown_text_remain(tmp_
     tokenizer = SentencePieceTokenizer.from_files(tmp_path / "spm.model")
     small = prune(configured(), TokenizerPair(tokenizer, tokenizer), [written(tmp_path)]).tokenizers.source
     assert UNK_ID not in small.encode("ğa")
-    assert worst.piece in small.tokens(range(small.vocab_size))
+    assert worst.piece in small.pieces
 
 
 def test_files_of_one_language_are_read_by_its_tokenizer_only(tmp_path: Path) -> None:

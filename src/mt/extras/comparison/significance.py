@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sacrebleu.metrics.base import Metric
 
-from mt.data.token_store import Array
+from mt.data.ragged import Array
 from mt.metrics.scores import corpus_statistics, interval, random_generator, random_seed, resampled
 
 LEVEL = 0.05

@@ -11,7 +11,7 @@ import numpy as np
 
 from mt.console import table
 from mt.data.paired_texts import LineText
-from mt.data.token_store import Array, Ragged
+from mt.data.ragged import Array, Ragged
 from mt.data.word_alignment import align_words
 from mt.errors import InputError
 from mt.extras.doctor.alignment import Link, align, table_cells, with_gaps

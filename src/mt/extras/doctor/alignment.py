@@ -15,7 +15,7 @@ import numpy as np
 
 from mt.data.cleaning import GRACE
 from mt.data.lexicon import Lexicon, Side, learn_lexicon
-from mt.data.token_store import Array, ranges, row_sums
+from mt.data.ragged import Array, ranges, row_sums
 from mt.extras.doctor.pair_evidence import log_density_ratio
 
 # Source and target lines of a step, and the log ratio of its prior to that of one to one: for lines left out near Gale

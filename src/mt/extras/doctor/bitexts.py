@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from mt.config import DataConfig, PairFiles, Source, TableFile, TextFolder
 from mt.data.corpus import Pair, line_texts, one_line, read_numbered
 from mt.data.mixture import direction
-from mt.data.paired_texts import LinePair, LineText, read_texts
+from mt.data.paired_texts import LinePair, LineText, read_line_pairs
 from mt.errors import InputError
 from mt.extras.doctor.align_files import lines_in_step
 from mt.extras.doctor.alignment import Link
@@ -200,7 +200,7 @@ def _raw_pairs(bitext: Bitext, report: IssueHandler) -> Iterator[RawPair]:
         yield RawPair(*numbered, error="", files=bitext.files)
     for pair in texts:
         names = (str(pair[0]), str(pair[1])) if len(texts) > 1 else bitext.files
-        for line, sides in enumerate(read_texts(pair, report), 1):
+        for line, sides in enumerate(read_line_pairs(pair, report), 1):
             yield RawPair(line, *sides, error="", files=names)
 
 

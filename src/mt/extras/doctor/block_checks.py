@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mt.config import PairFiles, TableFile
 from mt.data.corpus import line_texts
-from mt.data.token_store import Array
+from mt.data.ragged import Array
 from mt.extras.doctor.align_files import line_links
 from mt.extras.doctor.bitexts import Bitext, read_bitext
 from mt.extras.doctor.findings import SPLITS, Example, Findings, Masks, bits

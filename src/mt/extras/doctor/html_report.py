@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 from matplotlib.image import imsave
 
-from mt.data.token_store import Array
+from mt.data.ragged import Array
 from mt.extras.doctor.actions import Action, judge, ranked
 from mt.extras.doctor.block_checks import BINS, PositionMap
 from mt.extras.doctor.characters import visible

@@ -17,7 +17,7 @@ from itertools import islice
 import numpy as np
 
 from mt.data.corpus import Pair
-from mt.data.token_store import Array
+from mt.data.ragged import Array
 from mt.extras.doctor.line_languages import LineScorer, confusable, scorer_for
 from mt.extras.doctor.pair_evidence import log_density_ratio
 from mt.text.languages import base_language, language_name

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from mt.data.token_store import Array
+from mt.data.ragged import Array
 from mt.text.language_id import Detector
 from mt.text.languages import LANGUAGE_NAMES, base_language
 from mt.text.lines import nfc

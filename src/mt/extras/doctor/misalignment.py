@@ -15,7 +15,7 @@ from itertools import groupby, islice, pairwise
 import numpy as np
 
 from mt.data.lexicon import Side
-from mt.data.token_store import Array
+from mt.data.ragged import Array
 from mt.extras.doctor.pair_evidence import PairEvidence, likely_shifts, repeated_from
 
 # Pairs in memory together; no block reaches from one segment into the next. Those of long lines have fewer pairs.

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.duplicates import HashPartitions
+from mt.data.ragged import Array, distinct, positions_in, ranges
 from mt.data.shuffle import mixed
-from mt.data.token_store import Array, distinct, positions_in, ranges
 from mt.extras.doctor.findings import ChunkResult
 from mt.extras.doctor.word_hashes import Hashes, Words
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.duplicates import HashPartitions
-from mt.data.token_store import positions_in
+from mt.data.ragged import positions_in
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, read_bitext
 from mt.extras.doctor.characters import excerpt

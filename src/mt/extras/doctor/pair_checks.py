@@ -12,7 +12,7 @@ import regex
 
 from mt.data.cleaning import EMPTY, GRACE, pair_hash, reason_to_drop
 from mt.data.corpus import Pair, one_line
-from mt.data.token_store import sentence_tokens
+from mt.data.sentence_format import sentence_tokens
 from mt.data.tokenizer_kinds import read_tokenizer
 from mt.extras.doctor.characters import Issue, markup, mojibake, suspicious_characters
 from mt.extras.doctor.consistency import end_mismatch, number_mismatch

@@ -9,7 +9,7 @@ import numpy as np
 
 from mt.data.cleaning import GRACE
 from mt.data.lexicon import Lexicon, Side, learn_lexicon
-from mt.data.token_store import Array, positions_in, ranges
+from mt.data.ragged import Array, positions_in, ranges, top_of_each
 
 _UNRELATED = (37, -53)  # shifts of lines that are no translations of each other
 _CHUNK = 40_000  # lines scored together
@@ -139,9 +139,8 @@ def likely_shifts(evidence: PairEvidence, candidates: Array, start: int, end: in
     votes = (rows // _VOTERS) * span + np.repeat(candidates, sizes)[places] - rows + span // 2  # group and shift
     votes, n_votes = np.unique(votes, return_counts=True)
     groups, shifts = votes // span, votes % span - span // 2
-    order = np.lexsort((-n_votes, groups))
-    rank = np.arange(len(order)) - np.searchsorted(groups[order], groups[order])
-    chosen = order[(rank < _BEST) & (n_votes[order] >= _MIN_VOTES)]
+    chosen = top_of_each(groups, n_votes, _BEST)
+    chosen = chosen[n_votes[chosen] >= _MIN_VOTES]
     shifts, index = np.unique(shifts[chosen], return_inverse=True)
     totals = np.bincount(index, n_votes[chosen], len(shifts))
     return [int(shift) for shift in shifts[np.argsort(-totals, kind="stable")[:_MAX_SHIFTS]]]

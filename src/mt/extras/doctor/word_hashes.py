@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mt.data.ragged import positions_in, ranges, row_sums
 from mt.data.shuffle import mixed
-from mt.data.token_store import positions_in, ranges, row_sums
 from mt.text.lines import nfc
 
 Hashes = NDArray[np.uint64]

@@ -51,8 +51,7 @@ def write_marian_tokenizer(config: Config, tokenizers: TokenizerPair, max_tokens
         atomic.write_bytes(folder / f"{side}.spm", tokenizer.models[0])
         if side == "source" or not tokenizers.shared:
             marks = {i: f">>{language}<<" for language, i in tokenizer.tags.items()}
-            pieces = enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))
-            atomic.write_json(folder / name, {marks.get(i, piece): i for i, piece in pieces})
+            atomic.write_json(folder / name, {marks.get(i, piece): i for i, piece in enumerate(tokenizer.pieces)})
     settings = {
         "tokenizer_class": "MarianTokenizer",
         "model_max_length": max_tokens,
@@ -74,11 +73,11 @@ def tokenizer_json(tokenizers: TokenizerPair, shift: int, source_format: str) ->
     state["post_processor"] = _template(source_format)
     names = dict(enumerate(SPECIALS))
     if shift:
-        target = tokenizers.target.tokens(range(tokenizers.target.vocab_size))
         if isinstance(state["model"]["vocab"], list):  # of a unigram model
-            state["model"]["vocab"] += [[_TARGET + piece, 0.0] for piece in target]
+            state["model"]["vocab"] += [[_TARGET + piece, 0.0] for piece in tokenizers.target.pieces]
         else:
-            state["model"]["vocab"].update({_TARGET + piece: shift + i for i, piece in enumerate(target)})
+            pieces = enumerate(tokenizers.target.pieces, shift)
+            state["model"]["vocab"].update({_TARGET + piece: i for i, piece in pieces})
         state["decoder"]["decoders"].insert(0, _replace(_TARGET, ""))
         names.update({shift + i: _TARGET + special for i, special in enumerate(SPECIALS)})
     state["added_tokens"] = [_added_token(i, name, special=True) for i, name in names.items()]
@@ -159,7 +158,7 @@ def _sentencepiece_state(tokenizer: SentencePieceTokenizer) -> dict[str, Any]:
 
 
 def _model(tokenizer: SentencePieceTokenizer) -> dict[str, Any]:
-    pieces, has_bytes = tokenizer.tokens(range(tokenizer.vocab_size)), bool(tokenizer.byte_ids)
+    pieces, has_bytes = tokenizer.pieces, bool(tokenizer.byte_ids)
     if tokenizer.log_probs:
         vocabulary = [[piece, tokenizer.log_probs.get(piece, _NEVER)] for piece in pieces]
         return {"type": "Unigram", "unk_id": UNK_ID, "vocab": vocabulary, "byte_fallback": has_bytes}

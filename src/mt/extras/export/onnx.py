@@ -45,7 +45,7 @@ def write_onnx(job: ExportJob, folder: Path, card: str) -> str:
         for side, tokenizer in zip(("source", "target"), job.tokenizers, strict=True):
             assert isinstance(tokenizer, SentencePieceTokenizer)
             atomic.write_bytes(folder / f"{side}.spm", tokenizer.models[0])
-            pieces = {piece: i for i, piece in enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))}
+            pieces = {piece: i for i, piece in enumerate(tokenizer.pieces)}
             atomic.write_json(folder / f"{side}_pieces.json", pieces)
     atomic.write_json(folder / "config.json", _decoding_config(job))
     program = functools.reduce(lambda text, part: text.replace(*part), parts.items(), _DECODING)

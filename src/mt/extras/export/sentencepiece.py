@@ -30,7 +30,7 @@ def sentencepiece_model(tokenizers: TokenizerPair) -> bytes:
     else:
         _convert_bpe(tokenizers.source, model)
     known = {each.piece for each in model.pieces}
-    for piece in tokenizers.target.tokens(range(tokenizers.target.vocab_size)):
+    for piece in tokenizers.target.pieces:
         if piece not in known:
             model.pieces.add(piece=piece, score=2 * _UNMERGED_SCORE, type=model.SentencePiece.UNUSED)
     return bytes(model.SerializeToString())
@@ -61,7 +61,7 @@ def _add_pieces(model: Any, source: BpeTokenizer) -> None:
     ranks: dict[str, int] = {}
     for rank, left, right in source.merges():
         ranks.setdefault(left + right, rank)
-    for piece in source.tokens(range(source.vocab_size)):
+    for piece in source.pieces:
         score = 0.0 if piece in special else -ranks[piece] if piece in ranks else _UNMERGED_SCORE
         kind = kinds.CONTROL if source.is_tag(piece) else special.get(piece, kinds.NORMAL)
         model.pieces.add(piece=piece, score=score, type=kind)

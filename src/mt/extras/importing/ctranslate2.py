@@ -80,7 +80,7 @@ def read_ctranslate2(folder: Path, name: str, languages: Languages) -> tuple[Pla
     theirs, family = describe(folder, tensors, flags, is_gated)
     if (folder / MT_FOLDER).is_dir():
         plan = plan_of_export(folder, sines_first=False)
-        if [tokenizer.tokens(range(tokenizer.vocab_size)) for tokenizer in plan.tokenizers] != pieces:
+        if [tokenizer.pieces for tokenizer in plan.tokenizers] != pieces:
             raise InputError(f"{folder}: its vocabulary is not that of its tokenizer")
         return plan, Tensors(folder, tensors)
     if all((folder / each).is_file() for each in tokenizer_names(shared)):

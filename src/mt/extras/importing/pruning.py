@@ -23,7 +23,7 @@ from torch import Tensor
 from mt.config import Config
 from mt.console import shortened
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.tokenizer import SPECIALS, normalized
+from mt.data.tokenizer import normalized
 from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 from mt.errors import InputError
 from mt.text.lines import read_lines, take_block
@@ -115,8 +115,8 @@ def _reduced(tokenizer: TextTokenizer, files: Sequence[Sequence[Path]]) -> tuple
         if model.trainer_spec.model_type == _BPE:
             ranks = {each.piece: each.score for each in model.pieces}
             needed = needed.union(*(_merged(piece, ranks) for piece in needed))
-    pieces, tags = tokenizer.tokens(range(tokenizer.vocab_size)), {*tokenizer.tags.values()}
-    kept = [i for i, name in enumerate(pieces) if i < len(SPECIALS) or i in tags or len(name) == 1 or name in needed]
+    pieces, hidden = tokenizer.pieces, tokenizer.hidden
+    kept = [i for i, name in enumerate(pieces) if i in hidden or len(name) == 1 or name in needed]
     for model in models:
         remaining = [each for each in model.pieces if each.piece in needed]
         del model.pieces[:]

@@ -63,8 +63,8 @@ class Vocabulary:
         source = read(source_path, source_pieces, target_path=other, tags=self.tags, start=start)
         target = source if self.shared else read(target_path, target_pieces, start=start)
         rows = (
-            torch.tensor([source_pieces[source.piece(i)] for i in range(source.vocab_size)]),
-            torch.tensor([target_pieces[target.piece(i)] for i in range(target.vocab_size)]),
+            torch.tensor([source_pieces[piece] for piece in source.origins]),
+            torch.tensor([target_pieces[piece] for piece in target.origins]),
         )
         kind = "unigram" if source.log_probs else "sentencepiece_bpe"
         return TokenizerPair(source, source.counterpart if self.shared else target), kind, rows
@@ -135,7 +135,7 @@ def _refuse_added_tokens(folder: Path, settings: Mapping[str, Any], vocabulary: 
     added -= _SPECIALS | set(vocabulary.tags.values())
     for path in vocabulary.models if added else ():
         model = SentencePieceTokenizer.from_files(path)
-        added -= set(model.tokens(range(model.vocab_size)))
+        added -= set(model.pieces)
     if added:
         message = f"{folder}: the token {min(added)!r:.50} was added to its tokenizer, and is not one of SentencePiece"
         raise InputError(message, "fine-tune the model without added tokens")
