@@ -30,6 +30,12 @@ BAD = {
         ":18: ",
         "not in the step's folder",
     ),
+    "a NUL in the name of a file": (
+        "target: {step: translated}",
+        'target: {step: translated, file: "a\\0b"}',
+        ":9: ",
+        "is not in the step's folder",
+    ),
     "a cycle": ("{seed: 1,", "{training.init_from: {step: student},", ":3: ", "student needs"),
     "a step that needs itself": (
         "{seed: 1,",

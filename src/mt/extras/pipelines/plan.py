@@ -171,7 +171,7 @@ def _reference_problems(pipeline: Pipeline, named: Iterable[tuple[TreePath, Plac
         if wanted and (kind != wanted or place.file):
             fault = f"needs a step of kind {wanted}, but {place.step} is of kind {kind}"
             yield Problem(path, fault if kind != wanted else "leave out `file`; the step alone names its output")
-        elif place.file and (place.file.startswith("/") or ".." in place.file.split("/")):
+        elif place.file and (place.file.startswith("/") or "\0" in place.file or ".." in place.file.split("/")):
             yield Problem(path, f"{place.file} is not in the step's folder")
         elif not wanted and kind in TEXT_KINDS and place.file:
             yield Problem(path, f"{place.step} writes one file; leave out `file`")
