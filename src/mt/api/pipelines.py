@@ -146,7 +146,8 @@ def _check_search(plan: Plan, step: Step) -> None:
     search = {key: getattr(settings, key, None) for key in Search.__annotations__}
     search["beam_size"] = getattr(settings, "beam", None)
     models = [ModelDir(model) for model in step.models()] or [ModelDir(step.output)]
-    request = SearchRequest.of(search, getattr(settings, "n_best", None) or 1)
+    names = {"beam_size": "beam"}
+    request = SearchRequest.of(search, getattr(settings, "n_best", None) or 1, lambda key: names.get(key, key))
     engine = EngineChoice(**choice, sampling=request.sampling is not None)
     by_torch = check_choice(models[0], engine, models[1:]) is not None or engine.engine.startswith("torch")
     if not step.models():

@@ -36,6 +36,11 @@ BAD = {
         ":9: ",
         "is not in the step's folder",
     ),
+    "samples with a beam": (
+        "reference: valid.xx}",
+        "reference: valid.xx, beam: 2, sample: true}",
+        ":18: step final: beam and sample contradict each other",
+    ),
     "a cycle": ("{seed: 1,", "{training.init_from: {step: student},", ":3: ", "student needs"),
     "a step that needs itself": (
         "{seed: 1,",
