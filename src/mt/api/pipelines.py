@@ -187,7 +187,7 @@ def _check_options(plan: Plan, step: Step) -> None:
     elif isinstance(settings, Export):
         check_request(settings.format, settings.quantization, settings.max_loss)
     elif step.kind == "train" and step.config is not None:
-        check_requirements(step.config)
+        check_requirements(step.config, place=f"{plan.pipeline.origin('steps', step.name)}: step {step.name}: ")
         require_packages(*step.config.exports)
     elif isinstance(settings, Clean) and settings.repair:
         require_package("ftfy", "--repair")

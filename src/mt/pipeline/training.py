@@ -35,8 +35,10 @@ from mt.training.trainer import Trainer
 from mt.training.validation import Validator
 
 
-def check_requirements(config: Config, distributed: Distributed = SINGLE_PROCESS) -> None:
+def check_requirements(config: Config, distributed: Distributed = SINGLE_PROCESS, place: str = "") -> None:
     """Check what training will need later: packages, process groups, weights to train; warn of unused settings.
+
+    The warnings begin with `place`.
 
     Raises:
         InputError: a package is missing, several processes were started with `training.sharding: none`, or nothing is
@@ -56,7 +58,7 @@ def check_requirements(config: Config, distributed: Distributed = SINGLE_PROCESS
             freeze(build(config.model, 8, 8, config.data.max_length, config.tokenizer.shared), config.training.freeze)
     if distributed.is_main:
         for sentence in unused_keys(config):
-            log.warning("%s", sentence)
+            log.warning("%s%s", place, sentence)
 
 
 def make_trainer(
