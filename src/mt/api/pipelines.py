@@ -118,6 +118,7 @@ def _checked(
     config: str | Path, overrides: Sequence[str], runs: str | Path, jobs: int = 1
 ) -> tuple[Plan, dict[str, State], list[str]]:
     """Return a plan, the states of its steps, and those that are not done; refuse one that would lose a training."""
+    from mt.extras.pipelines.checks import refuse_other_outputs
     from mt.extras.pipelines.lost_trainings import refuse_lost_trainings
 
     if not 1 <= jobs <= 1000:
@@ -125,7 +126,9 @@ def _checked(
     plan = read_plan(config, overrides, runs)
     step_states = states(plan)
     refuse_lost_trainings(plan, step_states)
-    return plan, step_states, [name for name, state in step_states.items() if state != "done"]
+    pending = [name for name, state in step_states.items() if state != "done"]
+    refuse_other_outputs(plan, pending)
+    return plan, step_states, pending
 
 
 def pipeline_status(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:

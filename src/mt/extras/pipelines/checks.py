@@ -15,17 +15,21 @@ from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES
 from mt.errors import InputError, MtError
 from mt.extras.doctor.clean import text_names
+from mt.extras.doctor.pair_scores import require_scores_folder
 from mt.extras.pipelines.model_checks import ModelChecker
 from mt.extras.pipelines.output_names import SCORE_NAMES, eval_names, name_in, train_names
 from mt.extras.pipelines.plan import MODELS, TEXT_KINDS, Plan, Step
 from mt.extras.pipelines.records import may_write, misfit
 from mt.extras.pipelines.schema import Score
 from mt.metrics.comet import find_checkpoint
-from mt.storage.output_path import require_writable
+from mt.storage.output_path import require_replaceable, require_writable
 from mt.storage.run_dir import RunDir
 from mt.system.devices import usable_devices
 from mt.text.languages import chosen_language
 from mt.text.lines import read_lines
+
+# The command of a kind of step that replaces only folders of its own, and the key that it writes into their manifest
+_REPLACED = {"clean": ("mt data clean", "made_by"), "export": ("mt export", "export")}
 
 
 def check_plan(plan: Plan) -> None:
@@ -49,6 +53,21 @@ def refuse_unusable_devices(plan: Plan, names: Iterable[str]) -> None:
             key, device = "training.device", step.config.training.device
         if device not in (None, "auto", "cpu") and not usable_devices().get(device):
             problems.append(plan.problem(step, f"this machine has no usable {device} device", key))
+    plan.pipeline.refuse(problems)
+
+
+def refuse_other_outputs(plan: Plan, names: Iterable[str]) -> None:
+    """Refuse steps whose command would not replace the folder of its output, which another command wrote."""
+    problems = []
+    for step in map(plan.steps.__getitem__, names):
+        try:
+            if step.kind in _REPLACED:
+                require_replaceable(step.output, *_REPLACED[step.kind])
+            elif step.kind == "score" and step.config is not None:
+                require_scores_folder(step.output, step.config.data)
+        except MtError as error:
+            message = f"{error.message.removeprefix('--output ')}; remove it, or give the step another name"
+            problems.append(plan.problem(step, message, None))
     plan.pipeline.refuse(problems)
 
 
