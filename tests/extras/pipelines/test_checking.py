@@ -293,6 +293,7 @@ def test_only_a_steps_own_output_is_replaced(folder: Path) -> None:
         plan_of(folder, text)
     plan.records.mkdir(parents=True)
     try:
+        (plan.records / "translated.attempts").write_bytes(b"\xff\n")  # damaged
         note_attempt(plan, plan.steps["translated"], "key", 0.0)
         plan_of(folder, text)
     finally:

@@ -118,7 +118,7 @@ def _attempts(plan: Plan, step: Step) -> Iterable[dict[str, Any]]:
     """Return the attempts at a step; a killed one has costs of zero, since its end was not noted."""
     path = plan.records / f"{step.name}.attempts"
     by_start = defaultdict[float, dict[str, Any]](lambda: {"seconds": 0.0, "core_seconds": 0.0})
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
         with contextlib.suppress(ValueError, TypeError, KeyError):  # a kill has truncated the line
             attempt = json.loads(line)
             by_start[attempt["started"]] |= attempt
