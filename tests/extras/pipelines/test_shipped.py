@@ -103,7 +103,7 @@ def test_a_students_decoder_has_few_layers(pairs: int, written: int, layers: tup
     for code in ("en", "xx"):
         (tmp_path / f"train.{code}").write_text("a\n" * pairs)
     text = (tmp_path / "tiny.yaml").read_text().replace("coder_layers: 1", f"coder_layers: {written}")
-    text = text.replace("data:\n", f"data:\n  root: {tmp_path}\n")
+    text = text.replace("name: tiny", f"name: {'n' * 100}").replace("data:\n", f"data:\n  root: {tmp_path}\n")
     (tmp_path / "tiny.yaml").write_text(text)
     train = [{"source": "train.en", "target": "train.xx"}]
     options = InitOptions("tiny", "en", "xx", train, (), (), 100.0, "auto")
