@@ -9,6 +9,7 @@ from command import mt
 from conftest import make_project
 from mt.api.pipelines import read_plan
 from mt.config import load_config
+from mt.errors import InputError
 from mt.extras.pipelines.template import draft_pipeline
 from mt.extras.planning.init_options import InitOptions
 
@@ -33,6 +34,11 @@ def test_every_shipped_pipeline_passes_its_checks(path: Path, texts: Path) -> No
     assert f"mt train --config configs/pipelines/{path.name}" in path.read_text()
     assert len(plan.steps) >= 3
     assert not (texts / "runs").exists()
+
+
+def test_a_missing_text_is_reported_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^6 problems in .*\n  .*:15: .*: there is no .*/train.en, and no"):
+        read_plan(CONFIGS / "pipelines" / "multi30k_en_de.yaml", [f"root={tmp_path}"], tmp_path)
 
 
 def test_the_shipped_pipelines_have_different_names(texts: Path) -> None:

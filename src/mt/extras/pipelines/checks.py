@@ -75,6 +75,7 @@ def refuse_other_outputs(plan: Plan, names: Iterable[str]) -> None:
 class _Checker:
     def __init__(self, plan: Plan) -> None:
         self._plan, self._problem = plan, plan.problem
+        self._reported = set[Path]()  # missing files, which many steps may name
         self._lines = cache(lambda path: sum(1 for _ in read_lines(path)))
 
     def missing(self, step: Step) -> Iterator[Problem]:
@@ -121,8 +122,11 @@ class _Checker:
 
     def _missing(self, step: Step, path: Path, is_usable: bool, key: str | None, wanted: str) -> Iterator[Problem]:
         writer = self._plan.writer(path)
-        if writer is None:
-            message = _misfit(path, key, wanted) if is_usable else f"there is no {path}, and no step writes it"
+        if writer is None and is_usable:
+            message = _misfit(path, key, wanted)
+        elif writer is None:
+            message = "" if path in self._reported else f"there is no {path}, and no step writes it"
+            self._reported.add(path)
         elif writer.name not in step.needs:  # the two could run in any order
             remedy = "" if writer is step else f"write {{step: {writer.name}}}, or "
             message = f"{path} is an output of step {writer.name}; {remedy}choose another output"
