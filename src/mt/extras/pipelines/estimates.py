@@ -130,13 +130,14 @@ class _Estimator:
             return StepCost(3 * _START if step.kind == "export" else None)
 
     def _refuse_unusable(self, step: Step) -> None:
-        """Refuse text that a training would refuse, if it is in files which are all there."""
+        """Refuse text that a training would refuse, if it is in files of the user; steps may yet rewrite theirs."""
         if step.kind != "train" or step.config is None:
             return
         data = step.config.data
         splits = [each for each in (data.train, data.valid, data.test) if isinstance(each, tuple)]
         is_local = all(source.files for source in chain.from_iterable(splits))
-        if is_local and all(path.exists() for _, _, paths in step.sources() for path in paths):
+        paths = chain.from_iterable(paths for _, _, paths in step.sources())
+        if is_local and all(path.exists() and not self._plan.writer(path) for path in paths):
             try:
                 self._read(self._with_stand_ins(step.config).data)
             except InputError as error:
