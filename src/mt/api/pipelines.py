@@ -118,6 +118,7 @@ def _checked(
     config: str | Path, overrides: Sequence[str], runs: str | Path, jobs: int = 1
 ) -> tuple[Plan, dict[str, State], list[str]]:
     """Return a plan, the states of its steps, and those that are not done; refuse one that would lose a training."""
+    from mt.extras.pipelines.checks import refuse_other_outputs
     from mt.extras.pipelines.lost_trainings import refuse_lost_trainings
 
     if not 1 <= jobs <= 1000:
@@ -125,7 +126,9 @@ def _checked(
     plan = read_plan(config, overrides, runs)
     step_states = states(plan)
     refuse_lost_trainings(plan, step_states)
-    return plan, step_states, [name for name, state in step_states.items() if state != "done"]
+    pending = [name for name, state in step_states.items() if state != "done"]
+    refuse_other_outputs(plan, pending)
+    return plan, step_states, pending
 
 
 def pipeline_status(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:
@@ -146,7 +149,8 @@ def _check_search(plan: Plan, step: Step) -> None:
     search = {key: getattr(settings, key, None) for key in Search.__annotations__}
     search["beam_size"] = getattr(settings, "beam", None)
     models = [ModelDir(model) for model in step.models()] or [ModelDir(step.output)]
-    request = SearchRequest.of(search, getattr(settings, "n_best", None) or 1)
+    names = {"beam_size": "beam"}
+    request = SearchRequest.of(search, getattr(settings, "n_best", None) or 1, lambda key: names.get(key, key))
     engine = EngineChoice(**choice, sampling=request.sampling is not None)
     by_torch = check_choice(models[0], engine, models[1:]) is not None or engine.engine.startswith("torch")
     if not step.models():
@@ -186,7 +190,7 @@ def _check_options(plan: Plan, step: Step) -> None:
     elif isinstance(settings, Export):
         check_request(settings.format, settings.quantization, settings.max_loss)
     elif step.kind == "train" and step.config is not None:
-        check_requirements(step.config)
+        check_requirements(step.config, place=f"{plan.pipeline.origin('steps', step.name)}: step {step.name}: ")
         require_packages(*step.config.exports)
     elif isinstance(settings, Clean) and settings.repair:
         require_package("ftfy", "--repair")

@@ -34,28 +34,27 @@ from mt.training.trainer import Trainer
 from mt.training.validation import Validator
 
 
-def check_requirements(config: Config, distributed: Distributed = SINGLE_PROCESS) -> None:
+def check_requirements(config: Config, distributed: Distributed = SINGLE_PROCESS, place: str = "") -> None:
     """Check what training will need later: packages, process groups, weights to train; warn of unused settings.
+
+    The warnings begin with `place`.
 
     Raises:
         InputError: a package is missing, several processes were started with `training.sharding: none`, or nothing is
             left to train.
     """
     if distributed.world_size > 1 and config.training.sharding == "none":  # each would train its own model
-        raise InputError(
-            f"training.sharding: it is none, but {distributed.world_size} processes were started",
-            "set it to ddp, or start one process",
-        )
+        message = f"training.sharding: it is none, but {distributed.world_size} processes were started"
+        raise InputError(message, "set it to ddp, or start one process")
     refuse_missing_wandb(config.training)
-    refuse_missing_tokenizer(
-        *(bleu_tokenizer(config.evaluation.bleu_tokenize, lang) for lang in config.data.target_lang)
-    )
+    scoring = config.evaluation.bleu_tokenize
+    refuse_missing_tokenizer(*(bleu_tokenizer(scoring, lang) for lang in config.data.target_lang))
     if config.training.freeze:
         with torch.device("meta"):
             freeze(build(config.model, 8, 8, config.data.max_length, config.tokenizer.shared), config.training.freeze)
     if distributed.is_main:
         for sentence in unused_keys(config):
-            log.warning("%s", sentence)
+            log.warning("%s%s", place, sentence)
 
 
 def make_trainer(
@@ -113,9 +112,8 @@ def freeze(model: TranslationModel, parts: Collection[str]) -> None:
     if missing := set(parts) - frozen:
         raise InputError(f"training.freeze: this model has no part {min(missing)}", "leave it out")
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise InputError(
-            "training.freeze: nothing is left to train, as tied matrices are frozen, too", "name fewer parts"
-        )
+        message = "training.freeze: nothing is left to train, as tied matrices are frozen, too"
+        raise InputError(message, "name fewer parts")
 
 
 def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> TrainingCorpus:

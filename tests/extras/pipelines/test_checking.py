@@ -140,6 +140,11 @@ def test_what_only_a_command_refuses_is_refused_at_its_step(folder: Path) -> Non
         plan_of(folder, text, "steps.t.train.set.evaluation.bleu_tokenize=ko-mecab")
 
 
+def test_a_warning_names_the_step(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    plan_of(folder, TEACHERS.replace("{seed: 1, ", "{seed: 1, training.warmup_steps: 99, "))
+    assert "pipeline.yaml:11: step teacher_1: training.max_steps: the learning rate rises for 99 steps" in caplog.text
+
+
 def test_a_text_to_translate_is_read_before_anything_runs(folder: Path) -> None:
     (folder / "mono.en").write_bytes(b"one\ntwo\ncaf\xe9\n")
     last = "  last: {distill: {model: {step: teacher_1}, input: mono.en}}"  # whose output no other step reads
@@ -288,6 +293,7 @@ def test_only_a_steps_own_output_is_replaced(folder: Path) -> None:
         plan_of(folder, text)
     plan.records.mkdir(parents=True)
     try:
+        (plan.records / "translated.attempts").write_bytes(b"\xff\n")  # damaged
         note_attempt(plan, plan.steps["translated"], "key", 0.0)
         plan_of(folder, text)
     finally:

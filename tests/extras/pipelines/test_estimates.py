@@ -15,7 +15,7 @@ from mt.api import pipelines
 from mt.api.pipelines import read_plan, show_plan
 from mt.config import dump_config
 from mt.data.tokenizer_kinds import TokenizerPair
-from mt.errors import MachineError
+from mt.errors import InputError, MachineError
 from mt.extras.pipelines.estimates import StepCost, _Estimator, estimate_costs, makespan
 from mt.extras.pipelines.plan import Plan
 from mt.extras.pipelines.records import output_digest
@@ -235,6 +235,13 @@ def test_the_readme_of_a_trained_model_may_be_edited(folder: Path, tmp_path: Pat
     assert output_digest(plan, step) == digest
     model.config.write_text("")
     assert output_digest(plan, step) is None
+
+
+def test_text_that_a_training_would_refuse_is_refused_before_it_runs(folder: Path) -> None:
+    (folder / "one.tsv").write_text("en\txx\n" + "a\n" * 9)
+    plan = plan_of(folder, "name: one\nsteps:\n  a: {train: {config: tiny.yaml, set: {data.train: {file: one.tsv}}}}\n")
+    with pytest.raises(InputError, match=r"pipeline.yaml:3: step a: .*/one.tsv:2: "):
+        estimate_costs(plan, list(plan.steps))
 
 
 def test_damaged_timings_are_measured_again(folder: Path) -> None:

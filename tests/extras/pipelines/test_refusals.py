@@ -30,6 +30,24 @@ BAD = {
         ":18: ",
         "not in the step's folder",
     ),
+    "a NUL in the name of a file": (
+        "target: {step: translated}",
+        'target: {step: translated, file: "a\\0b"}',
+        ":9: ",
+        "is not in the step's folder",
+    ),
+    "samples with a beam": (
+        "reference: valid.xx}",
+        "reference: valid.xx, beam: 2, sample: true}",
+        ":18: step final: beam and sample contradict each other",
+    ),
+    "folders and files in the place of each other": (
+        "{seed: 1,",
+        "{seed: 1, tokenizer.file: ., data.valid: {source: valid.en, target: .}, data.test: {folder: test.en},",
+        ":12: steps.teacher_1.train: . is a folder, not a file",
+        ":12: steps.teacher_1.train.set.data.valid: . is a folder, not a file",
+        ":12: steps.teacher_1.train.set.data.test: test.en is a file, not a folder",
+    ),
     "a cycle": ("{seed: 1,", "{training.init_from: {step: student},", ":3: ", "student needs"),
     "a step that needs itself": (
         "{seed: 1,",
@@ -220,7 +238,7 @@ BAD = {
     ),
     "half a test text": (", reference: valid.xx", "", ":18: ", "source and reference go together"),
     "n best of nothing": ("closest_to: train.xx", "n_best: 3", ":16: ", "belongs to closest_to"),
-    "a folder in the place of a text": ("input: train.en", "input: .", ":16: ", "input: . is a folder, not a text"),
+    "a folder in the place of a text": ("input: train.en", "input: .", ":16: ", "input: . is a folder, not a file"),
     "a column that scores do not have": (
         TRANSLATED,
         "clean: {config: tiny.yaml, scores: ., keep_share: 0.5, by: lexicn}",

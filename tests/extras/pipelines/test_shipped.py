@@ -9,6 +9,7 @@ from command import mt
 from conftest import make_project
 from mt.api.pipelines import read_plan
 from mt.config import load_config
+from mt.errors import InputError
 from mt.extras.pipelines.template import draft_pipeline
 from mt.extras.planning.init_options import InitOptions
 
@@ -33,6 +34,11 @@ def test_every_shipped_pipeline_passes_its_checks(path: Path, texts: Path) -> No
     assert f"mt train --config configs/pipelines/{path.name}" in path.read_text()
     assert len(plan.steps) >= 3
     assert not (texts / "runs").exists()
+
+
+def test_a_missing_text_is_reported_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^6 problems in .*\n  .*:15: .*: there is no .*/train.en, and no"):
+        read_plan(CONFIGS / "pipelines" / "multi30k_en_de.yaml", [f"root={tmp_path}"], tmp_path)
 
 
 def test_the_shipped_pipelines_have_different_names(texts: Path) -> None:
@@ -103,7 +109,7 @@ def test_a_students_decoder_has_few_layers(pairs: int, written: int, layers: tup
     for code in ("en", "xx"):
         (tmp_path / f"train.{code}").write_text("a\n" * pairs)
     text = (tmp_path / "tiny.yaml").read_text().replace("coder_layers: 1", f"coder_layers: {written}")
-    text = text.replace("data:\n", f"data:\n  root: {tmp_path}\n")
+    text = text.replace("name: tiny", f"name: {'n' * 100}").replace("data:\n", f"data:\n  root: {tmp_path}\n")
     (tmp_path / "tiny.yaml").write_text(text)
     train = [{"source": "train.en", "target": "train.xx"}]
     options = InitOptions("tiny", "en", "xx", train, (), (), 100.0, "auto")

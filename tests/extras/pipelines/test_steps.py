@@ -1,10 +1,11 @@
 """Steps of a plan: the values of their configurations, and the inputs that their keys depend on."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from mt.api.pipelines import run_pipeline
+from mt.api.pipelines import run_pipeline, slurm_script
 from mt.errors import InputError, MachineError
 from mt.extras.pipelines.estimates import estimate_costs
 from mt.extras.pipelines.loading import is_pipeline, load_pipeline
@@ -140,6 +141,25 @@ def test_scores_do_not_replace_what_is_there(folder: Path) -> None:
         plan_of(folder, TEACHERS)
     theirs.unlink()
     theirs.parent.rmdir()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "clean: {config: tiny.yaml}",
+        "score: {config: tiny.yaml, train: true}",
+        "export: {model: {step: t}, format: ctranslate2}",
+    ],
+)
+def test_a_folder_that_another_command_wrote_is_refused_before_anything_runs(folder: Path, step: str) -> None:
+    theirs = folder / "runs" / "kinds" / "x" / "translations.txt"
+    theirs.parent.mkdir(parents=True)
+    theirs.touch()
+    text = f"name: kinds\nroot: {folder}\nsteps:\n  t: {{train: {{config: tiny.yaml}}}}\n  x: {{{step}}}\n"
+    (folder / "pipeline.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"yaml:5: steps.x.*/x: this folder .* not made by `mt .*; remove it, or give"):
+        slurm_script(folder / "pipeline.yaml", runs=folder / "runs")
+    shutil.rmtree(folder / "runs")
 
 
 @pytest.mark.parametrize(

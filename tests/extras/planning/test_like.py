@@ -330,6 +330,11 @@ def test_other_toolkits_may_name_fairseq(tmp_path: Path) -> None:
     assert converted(tmp_path, named)[0].model == converted(tmp_path, OPENNMT)[0].model
 
 
+def test_many_blank_lines_take_no_time(tmp_path: Path) -> None:
+    config, _ = converted(tmp_path, "export WORDS=4096\n" + "\n" * 300_000 + FAIRSEQ.replace("3000", "$WORDS"))
+    assert config.training.max_tokens == 4096
+
+
 def test_languages_may_look_like_numbers(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="other:3: --source-lang: must be text"):
         converted(tmp_path, FAIRSEQ.replace("--source-lang en", "--source-lang 1"))

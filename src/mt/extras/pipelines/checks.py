@@ -10,22 +10,27 @@ from typing import Any
 
 from mt.config import Config
 from mt.config.problems import Problem
-from mt.config.sources import Source
+from mt.config.sources import Source, TextFolder
 from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES
 from mt.errors import InputError, MtError
 from mt.extras.doctor.clean import text_names
+from mt.extras.doctor.pair_scores import require_scores_folder
 from mt.extras.pipelines.model_checks import ModelChecker
 from mt.extras.pipelines.output_names import SCORE_NAMES, eval_names, name_in, train_names
 from mt.extras.pipelines.plan import MODELS, TEXT_KINDS, Plan, Step
-from mt.extras.pipelines.records import may_write, misfit
+from mt.extras.pipelines.records import may_write
 from mt.extras.pipelines.schema import Score
 from mt.metrics.comet import find_checkpoint
-from mt.storage.output_path import require_writable
+from mt.storage.output_path import is_device, require_replaceable, require_writable
 from mt.storage.run_dir import RunDir
 from mt.system.devices import usable_devices
 from mt.text.languages import chosen_language
 from mt.text.lines import read_lines
+
+_TEXT_KEYS = ("input", "closest_to", "source", "reference", "glossary")
+# The command of a kind of step that replaces only folders of its own, and the key that it writes into their manifest
+_REPLACED = {"clean": ("mt data clean", "made_by"), "export": ("mt export", "export")}
 
 
 def check_plan(plan: Plan) -> None:
@@ -52,20 +57,39 @@ def refuse_unusable_devices(plan: Plan, names: Iterable[str]) -> None:
     plan.pipeline.refuse(problems)
 
 
+def refuse_other_outputs(plan: Plan, names: Iterable[str]) -> None:
+    """Refuse steps whose command would not replace the folder of its output, which another command wrote."""
+    problems = []
+    for step in map(plan.steps.__getitem__, names):
+        try:
+            if step.kind in _REPLACED:
+                require_replaceable(step.output, *_REPLACED[step.kind])
+            elif step.kind == "score" and step.config is not None:
+                require_scores_folder(step.output, step.config.data)
+        except MtError as error:
+            message = f"{error.message.removeprefix('--output ')}; remove it, or give the step another name"
+            problems.append(plan.problem(step, message, None))
+    plan.pipeline.refuse(problems)
+
+
 class _Checker:
     def __init__(self, plan: Plan) -> None:
         self._plan, self._problem = plan, plan.problem
+        self._reported = set[Path]()  # missing files, which many steps may name
         self._lines = cache(lambda path: sum(1 for _ in read_lines(path)))
 
     def missing(self, step: Step) -> Iterator[Problem]:
         """Report missing files, models and COMET, and an output that would replace a file of the user."""
         keys = {path: key for key, paths in step.places.items() for path in paths}
+        tokenizers = list(map(Path, (step.config and step.config.tokenizer.given) or ()))
         for path in dict.fromkeys(step.reads):
-            yield from self._missing(step, path, path.exists(), keys.get(path))
+            wanted = "file" if keys.get(path) in _TEXT_KEYS or path in tokenizers else ""
+            yield from self._missing(step, path, path.exists(), keys.get(path), wanted)
         for split, source, paths in step.sources():
+            wanted = "folder" if isinstance(source, TextFolder) else "file"
             for path in paths:
                 is_usable = path.exists() or getattr(source, "optional", False)
-                yield from self._missing(step, path, is_usable, f"data.{split}")
+                yield from self._missing(step, path, is_usable, f"data.{split}", wanted)
         for key in MODELS:
             for path in filter(Path.exists, step.models(key)):
                 try:
@@ -96,10 +120,13 @@ class _Checker:
         except MtError as error:
             yield self._problem(step, error.message.removeprefix("output "), "output")
 
-    def _missing(self, step: Step, path: Path, is_usable: bool, key: str | None) -> Iterator[Problem]:
+    def _missing(self, step: Step, path: Path, is_usable: bool, key: str | None, wanted: str) -> Iterator[Problem]:
         writer = self._plan.writer(path)
-        if writer is None:
-            message = misfit(path, key) if is_usable else f"there is no {path}, and no step writes it"
+        if writer is None and is_usable:
+            message = _misfit(path, key, wanted)
+        elif writer is None:
+            message = "" if path in self._reported else f"there is no {path}, and no step writes it"
+            self._reported.add(path)
         elif writer.name not in step.needs:  # the two could run in any order
             remedy = "" if writer is step else f"write {{step: {writer.name}}}, or "
             message = f"{path} is an output of step {writer.name}; {remedy}choose another output"
@@ -253,6 +280,16 @@ class _Checker:
         if writer.kind in TEXT_KINDS:
             return self._length(writer.places["input"][0])
         return f"{writer.name}/{path.stem}" if writer.kind == "clean" else None
+
+
+def _misfit(path: Path, key: str | None, wanted: str) -> str:
+    """Return the reason why a path of the user is not the `wanted` file or folder; empty if it is, or is missing."""
+    if key == "scores" and not all((path / name).is_file() for name in ("scores.tsv", "scores.json")):
+        return f"{path} has no scores.tsv and scores.json, as `mt data score` writes them"
+    if is_device(path):  # the checks and the step would each read it
+        return f"{path} is a pipe or a device; write its text to a file"
+    found = "folder" if path.is_dir() else "file"
+    return f"{path} is a {found}, not a {wanted}" if wanted and path.exists() and found != wanted else ""
 
 
 def _common_targets(models: list[Config]) -> tuple[str, ...]:

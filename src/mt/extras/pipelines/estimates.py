@@ -71,7 +71,11 @@ def plan_table(plan: Plan, step_states: Mapping[str, State], costs: Mapping[str,
 
 
 def estimate_costs(plan: Plan, names: list[str], jobs: int = 1, keep: bool = True) -> dict[str, StepCost]:
-    """Estimate the cost of some steps if `jobs` run at once; with `keep` the timings are saved for the next time."""
+    """Estimate the cost of some steps if `jobs` run at once; with `keep` the timings are saved for the next time.
+
+    Raises:
+        InputError: a step's training would refuse its text.
+    """
     threads = os.environ.get("OMP_NUM_THREADS")
     cores = {name: plan.cores(name, jobs) for name in names}
     estimator = _Estimator(plan, keep)
@@ -116,6 +120,7 @@ class _Estimator:
 
     def cost(self, step: Step, cores: int) -> StepCost:
         """Return the estimated cost of a step on that many cores."""
+        self._refuse_unusable(step)
         self._cores = cores
         os.environ["OMP_NUM_THREADS"] = str(cores)  # for the processes that time training steps
         try:
@@ -123,6 +128,21 @@ class _Estimator:
         except (MtError, OSError) as error:
             log.debug("%s: no estimate: %s", step.name, error)
             return StepCost(3 * _START if step.kind == "export" else None)
+
+    def _refuse_unusable(self, step: Step) -> None:
+        """Refuse text that a training would refuse, if it is in files of the user; steps may yet rewrite theirs."""
+        if step.kind != "train" or step.config is None:
+            return
+        data = step.config.data
+        splits = [each for each in (data.train, data.valid, data.test) if isinstance(each, tuple)]
+        is_local = all(source.files for source in chain.from_iterable(splits))
+        paths = chain.from_iterable(paths for _, _, paths in step.sources())
+        if is_local and all(path.exists() and not self._plan.writer(path) for path in paths):
+            try:
+                self._read(self._with_stand_ins(step.config).data)
+            except InputError as error:
+                place = self._plan.pipeline.origin("steps", step.name)
+                raise InputError(f"{place}: step {step.name}: {error.message}", error.hint) from None
 
     def _model_cost(self, step: Step) -> StepCost:
         models = self._trained(step, "model")

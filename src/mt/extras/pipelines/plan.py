@@ -125,8 +125,7 @@ def make_plan(pipeline: Pipeline, runs: Path) -> Plan:
     """Resolve the references between steps.
 
     Raises:
-        InputError: a step names another that does not exist or writes something else; there is a cycle; two steps
-            write to one place; a configuration is invalid.
+        InputError: a wrong reference, a cycle, two outputs in one place, or an invalid configuration.
     """
     folder = runs / pipeline.file.name
     if RunDir(folder).config.is_file():
@@ -171,7 +170,7 @@ def _reference_problems(pipeline: Pipeline, named: Iterable[tuple[TreePath, Plac
         if wanted and (kind != wanted or place.file):
             fault = f"needs a step of kind {wanted}, but {place.step} is of kind {kind}"
             yield Problem(path, fault if kind != wanted else "leave out `file`; the step alone names its output")
-        elif place.file and (place.file.startswith("/") or ".." in place.file.split("/")):
+        elif place.file and (place.file.startswith("/") or "\0" in place.file or ".." in place.file.split("/")):
             yield Problem(path, f"{place.file} is not in the step's folder")
         elif not wanted and kind in TEXT_KINDS and place.file:
             yield Problem(path, f"{place.step} writes one file; leave out `file`")
@@ -198,9 +197,8 @@ def _order(pipeline: Pipeline, needs: Mapping[str, tuple[str, ...]]) -> list[str
 
 def _output(pipeline: Pipeline, folder: Path, name: str) -> Path:
     kind, settings = pipeline.steps[name]
-    given = getattr(settings, "output", None)
-    if given is not None:
-        return Path(given) if isinstance(settings, Export) else Path(pipeline.file.root or ".", given)
+    if (given := getattr(settings, "output", None)) is not None:
+        return Path("" if isinstance(settings, Export) else pipeline.file.root or "", given)
     return folder / name / "translations.txt" if kind in TEXT_KINDS else folder / name
 
 
@@ -219,10 +217,9 @@ def _make_step(pipeline: Pipeline, folder: Path, outputs: dict[str, Path], name:
     kind, settings = pipeline.steps[name]
 
     def path_of(place: Place, is_model: bool) -> Path:
-        if place.step is None:
-            assert place.file is not None
-            return Path(place.file) if is_model else Path(pipeline.file.root or ".", place.file)
-        return outputs[place.step] / place.file if place.file else outputs[place.step]
+        if place.step is not None:
+            return outputs[place.step] / (place.file or "")
+        return Path(("" if is_model else pipeline.file.root) or "", place.file or "")
 
     words, reads = [*COMMANDS[kind], *([settings.format] if isinstance(settings, Export) else [])], []
     config, config_words, paths = None, tuple[str, ...](), dict[str, list[Path]]()

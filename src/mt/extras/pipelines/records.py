@@ -21,13 +21,11 @@ from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.schema import Score as ScoreSettings
 from mt.storage import atomic, manifest
 from mt.storage.find_model import find_model
-from mt.storage.output_path import is_device
 from mt.storage.run_dir import ModelDir, RunDir
 from mt.text.archives import file_state
 
 _PATH_KEYS = frozenset("root source target file folder source_file target_file init_from distill_from".split())
 _EVAL_SUFFIXES = frozenset((".json", ".source", ".reference", ".greedy", ".beam", ".sample", ".mbr"))
-_TEXT_KEYS = ("input", "closest_to", "source", "reference", "glossary")
 Score = dict[str, str | float | None]
 State = Literal["done", "new", "changed", "lost", "waiting"]
 
@@ -120,7 +118,7 @@ def _attempts(plan: Plan, step: Step) -> Iterable[dict[str, Any]]:
     """Return the attempts at a step; a killed one has costs of zero, since its end was not noted."""
     path = plan.records / f"{step.name}.attempts"
     by_start = defaultdict[float, dict[str, Any]](lambda: {"seconds": 0.0, "core_seconds": 0.0})
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
         with contextlib.suppress(ValueError, TypeError, KeyError):  # a kill has truncated the line
             attempt = json.loads(line)
             by_start[attempt["started"]] |= attempt
@@ -171,15 +169,6 @@ def _without_paths(values: Any) -> Any:
     if isinstance(values, dict):
         return {key: _without_paths(value) for key, value in values.items() if key not in _PATH_KEYS}
     return [_without_paths(value) for value in values] if isinstance(values, list) else values
-
-
-def misfit(path: Path, key: str | None) -> str:
-    """Return the reason why a file or folder of the user does not suit a key; empty if it does."""
-    if key == "scores" and not all((path / name).is_file() for name in ("scores.tsv", "scores.json")):
-        return f"{path} has no scores.tsv and scores.json, as `mt data score` writes them"
-    if is_device(path):  # the checks and the step would each read it
-        return f"{path} is a pipe or a device; write its text to a file"
-    return f"{path} is a folder, not a text" if key in _TEXT_KEYS and path.is_dir() else ""
 
 
 def input_digest(path: Path) -> str:

@@ -26,7 +26,7 @@ _STUDENT_PIPELINE = """\
 # weights learns from the references and the translations closest to them. {time}.
 #
 #     mt train --config {pipeline}
-name: {name}-student
+name: {name}
 steps:
   teacher:
     train: {{config: {file}, set: {{{shape}, decoding: {{shortlist: 50}}}}}}
@@ -77,7 +77,7 @@ def _student(config: Config, path: Path, minutes: float | None) -> str:
     return _STUDENT_PIPELINE.format(
         time=f"{minutes:g} minutes in all" if minutes else "`--dry-run` shows the time",
         pipeline=quoted(str(path.with_name(f"{path.stem}-student.yaml"))),
-        name=config.name,
+        name=f"{config.name[:92]}-student",  # 100 characters at most
         file=_in_map(path.name),
         shape=_shape(config.model, count_lines(Path(config.data.root, pair.source))),
         beam=_BEAM,

@@ -80,7 +80,7 @@ def _find_command(line: str) -> re.Match[str] | None:
 
 def _commands(text: str, file: str) -> Iterator[tuple[str, int, list[tuple[str, int]]]]:
     """Yield the name of each fairseq command, its line, and its words, each with its line."""
-    variables = dict(re.findall(r"^\s*(?:export\s+)?(\w+)=(\S+)\s*$", text, re.MULTILINE))
+    variables = dict(re.findall(r"^[ \t]*(?:export[ \t]+)?(\w+)=(\S+)[ \t\r]*$", text, re.MULTILINE))
     kind, start, words = "", 0, list[tuple[str, int]]()
     for number, line in enumerate(text.splitlines(), 1):
         if not kind:

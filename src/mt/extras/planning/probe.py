@@ -115,6 +115,8 @@ def _measure(
     freeze(model, config.training.freeze)
     corpus = _encode(run, config, sample, tokenizers)
     trained = _sampled(run, config, corpus, tokenizers) if config.tokenizer.is_sampled else corpus
+    if config.is_guided:
+        write_alignments(corpus, tokenizers, run.alignments, "probe")
     trainer = Trainer(
         config,
         run,
@@ -122,7 +124,7 @@ def _measure(
         trained,
         _no_validation,
         load_teachers=lambda: pretrained.load_teachers(tokenizers, device),
-        alignments=_align(run, corpus, tokenizers) if config.is_guided else None,
+        alignments=Alignments.open(run.alignments, tokenizers) if config.is_guided else None,
     )
     steps, elapsed, tokens, split = _train(trainer, trained, seconds)
     batches = len(plan_epoch(*trained.lengths(), config.training.max_tokens, config.seed, 0))
@@ -158,11 +160,6 @@ def _sampled(run: RunDir, config: Config, corpus: EncodedCorpus, tokenizers: Tok
     """Return the corpus as subword regularisation segments it in the first epoch, with more tokens."""
     segmenters = [make_segmenter(tokenizer, config.tokenizer) for tokenizer in tokenizers]
     return SampledCorpus(corpus, tokenizers, segmenters, config.seed, config.data.max_length, run.root).in_epoch(0)
-
-
-def _align(run: RunDir, corpus: EncodedCorpus, tokenizers: TokenizerPair) -> Alignments:
-    write_alignments(corpus, tokenizers, run.alignments, "probe")
-    return Alignments.open(run.alignments, tokenizers)
 
 
 def _train(trainer: Trainer, corpus: EncodedCorpus, seconds: float) -> tuple[int, float, int, bool]:
