@@ -247,7 +247,7 @@ def lines(count: int) -> bytes:
 
 
 LONG = lines(1500)
-VERY_LONG = lines(20_000)  # takes the slow server about 16 s
+VERY_LONG = lines(10_000)  # takes the slow server about 8 s
 
 
 @pytest.fixture

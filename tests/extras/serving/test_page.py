@@ -221,7 +221,7 @@ def test_the_progress_of_a_document_is_shown_and_it_can_be_cancelled(
         page.set_default_timeout(PATIENCE)
         page.goto(server.url)
         sync_api.expect(page.get_by_label("From")).to_have_value("en", timeout=PATIENCE)
-        page.evaluate(DROP, "".join(f"* a {n}\n" for n in range(20_000)))
+        page.evaluate(DROP, "".join(f"* a {n}\n" for n in range(10_000)))
         bar = page.get_by_label("Progress of the document")
         sync_api.expect(page.locator("#stage")).to_have_text("Translating notes.md", timeout=PATIENCE)
         sync_api.expect(page.locator("#amount")).to_have_text(re.compile(r"^[1-9]\d? %$"), timeout=PATIENCE)
