@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # The demo's commands name the folder runs, wherever a user keeps others.
 unexport MT_RUNS
+# The tests start many processes, each of which would compile its modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-slow soak docs lint format dist clean
 

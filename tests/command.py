@@ -18,13 +18,29 @@ from pathlib import Path
 from types import SimpleNamespace
 
 FAILPOINT = "TEST_FAILPOINT"
+_ADDRESS = "TEST_SERVER_ADDRESS"
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["preloaded"])
 
 
+def share_server() -> None:
+    """Start the server for the processes of pytest-xdist, which this one starts afterwards."""
+    if not hasattr(forkserver._forkserver, "_forkserver_authkey"):  # Python 3.14 has keys, which others do not know
+        _start_server()
+        os.environ[_ADDRESS] = forkserver._forkserver._forkserver_address
+
+
 def _start_server() -> None:
     """Start the server, unless it runs, so that it finds `preloaded`; otherwise it would silently import nothing."""
+    server, address = forkserver._forkserver, os.environ.get(_ADDRESS)
+    if address and server._forkserver_address is None:
+        server._forkserver_address, server.ensure_running = address, lambda: None
+        server._forkserver_alive_fd = os.open(
+            os.devnull, os.O_RDONLY
+        )  # the pipe is that of the process that started it
+    if address:
+        return
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *([before] if before else [])])
     forkserver.ensure_running()
@@ -42,21 +58,32 @@ class Done:
 
 
 class Command:
-    """A running `mt` command."""
+    """A running `mt` command.
 
-    def __init__(self, *arguments: str | Path, cwd: Path, stdin: bytes = b"", **environment: str) -> None:
+    Args:
+        program: Python code that runs in its place.
+    """
+
+    def __init__(
+        self, *arguments: str | Path, cwd: Path, stdin: bytes = b"", program: str = "", **environment: str
+    ) -> None:
         self._files = [tempfile.TemporaryFile() for _ in range(3)]  # noqa: SIM115 (closed in wait)
         self._files[0].write(stdin)
         self._files[0].seek(0)
         names = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in self._files]
         words = ["mt", *map(str, arguments)]
         _start_server()
-        self.process: BaseProcess = _SERVER.Process(target=_main, args=(words, str(cwd), names, environment))
+        self.process: BaseProcess = _SERVER.Process(target=_main, args=(words, str(cwd), names, environment, program))
         self.process.start()
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process.pid is not None
         os.kill(self.process.pid, number)
+
+    def printed(self) -> str:
+        """Return what it has written to stderr so far."""
+        self._files[2].seek(0)
+        return self._files[2].read().decode()
 
     def wait(self, timeout: float = 600) -> Done:
         self.process.join(timeout)
@@ -123,12 +150,14 @@ def _start_worker(cwd: str, environment: dict[str, str]) -> None:
     start_worker()
 
 
-def _main(words: list[str], cwd: str, streams: list[str], environment: dict[str, str]) -> None:
+def _main(words: list[str], cwd: str, streams: list[str], environment: dict[str, str], program: str) -> None:
     os.chdir(cwd)
     os.environ.update(environment)
     for number, (name, flags) in enumerate(zip(streams, (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY), strict=True)):
         os.dup2(os.open(name, flags), number)
     sys.stdin = os.fdopen(0, closefd=False)
+    os.fsync = lambda descriptor: None  # waits for the disk, for a power cut that no test has
+    tempfile.tempdir = None  # TMPDIR may be another one than the server's
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = words
     from mt.cli import main
@@ -142,7 +171,7 @@ def _main(words: list[str], cwd: str, streams: list[str], environment: dict[str,
         _set_failpoint(point)
 
     try:
-        main()
+        exec(program, {"__name__": "__main__"}) if program else main()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

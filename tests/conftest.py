@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 from filelock import FileLock
 
-from command import mt
+from command import mt, share_server
 from mt.console import log
 
 # Where tests are started in the background, signals may be ignored, and so they would be by every program they start.
@@ -29,6 +29,12 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 # A busy machine is no bug; and a change that is checked in must not fail by the luck of the draw.
 hypothesis.settings.register_profile("project", deadline=None, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("project")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "numprocesses", None):  # None in the processes of pytest-xdist themselves
+        share_server()
+
 
 CONFIG = """\
 name: tiny

@@ -37,7 +37,7 @@ def wait_for_step(folder: Path, step: int, command: Command) -> None:
     deadline = time.monotonic() + 120
     while last_step(folder) < step and command.process.exitcode is None:
         assert time.monotonic() < deadline, "training does not get on"
-        time.sleep(0.005)
+        time.sleep(0.01)
 
 
 LONG = ("training.max_steps=300", "training.save_every=10", "training.validate_every=100", "training.log_every=5")

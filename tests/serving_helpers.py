@@ -5,17 +5,14 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlparse
 
-SERVE = ("-m", "mt", "serve", "--port", "0")
-
+from command import Command
 
 # A server whose model takes its time and answers in capitals; its argument is the time of a document.
 SLOW_SERVER = """
@@ -52,22 +49,23 @@ def form(file_name: str | None, content: bytes = b"", **fields: str) -> bytes:
 
 
 class ServerProcess:
-    """`mt serve` on a free port; as a context manager, it is stopped at the end."""
+    """`mt serve` on a free port; as a context manager, it is stopped at the end.
 
-    def __init__(self, *arguments: str | Path, cwd: Path, program: Sequence[str] = SERVE) -> None:
-        words = [sys.executable, *program, *map(str, arguments)]
-        self.process = subprocess.Popen(words, cwd=cwd, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-        self.log: list[str] = []
+    Args:
+        program: Python code that runs in its place.
+    """
+
+    def __init__(self, *arguments: str | Path, cwd: Path, program: str = "") -> None:
+        words = arguments if program else ("serve", "--port", "0", *arguments)
+        self.command = Command(*words, cwd=cwd, program=program, **os.environ)
         self.url = self._address()
 
     def _address(self) -> str:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.log.append(line)
-            if match := re.search(r"http://[^/]*", line):
-                os.set_blocking(self.process.stderr.fileno(), False)
+        while self.command.process.exitcode is None:
+            if match := re.search(r"http://[^/\s]+(?=[/\s])", self.command.printed()):
                 return match[0]
-        raise AssertionError("it did not start:\n" + "".join(self.log))
+            time.sleep(0.02)
+        raise AssertionError(f"it did not start:\n{self.command.printed()}")
 
     def __enter__(self) -> Self:
         return self
@@ -89,11 +87,8 @@ class ServerProcess:
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal, wait for the end and return the exit code."""
-        self.process.send_signal(number)
-        code = self.process.wait(60)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-        return code
+        self.command.signal(number)
+        return self.command.wait(60).code
 
     def ask(
         self, path: str, body: Any = None, kind: str = "application/json", timeout: float = 60, **headers: str

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from mt.config import Config
 
 
 def one_edit_typos(word: str) -> Iterator[str]:
-    letters = "aeistx_2"
-    for i in range(len(word) + 1):
-        yield from (word[:i] + letter + word[i:] for letter in letters)
-        yield from (word[:i] + letter + word[i + 1 :] for letter in letters if i < len(word))
+    """Yield a letter too many, a wrong one, one too few and two swapped at each place."""
+    for i, (more, other) in enumerate(zip(cycle("aeistx_2"), cycle("2_xtsiea"), strict=False)):
+        if i > len(word):
+            return
+        yield word[:i] + more + word[i:]
+        yield word[:i] + other + word[i + 1 :]
         yield word[:i] + word[i + 1 :]
         yield word[:i] + word[i + 1 : i + 2] + word[i : i + 1] + word[i + 2 :]
 

@@ -85,7 +85,7 @@ def check_pairs(folder: Path, files: int, seed: int) -> None:
 
 
 def test_pairing_never_shifts_for_any_bytes(tmp_path: Path) -> None:
-    check_pairs(tmp_path, 500, seed=1)
+    check_pairs(tmp_path, 200, seed=1)
 
 
 def check_translation(trained: Path, folder: Path, number: int, seed: int) -> None:
@@ -116,7 +116,7 @@ def check_translation(trained: Path, folder: Path, number: int, seed: int) -> No
 
 
 def test_odd_lines_are_translated_line_by_line(trained: Path, tmp_path: Path) -> None:
-    check_translation(trained, tmp_path, 500, seed=1)
+    check_translation(trained, tmp_path, 200, seed=1)
 
 
 @pytest.mark.slow

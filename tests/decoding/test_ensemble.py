@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from command import mt
-from conftest import make_project
+from conftest import made_once, make_project
 from engine_helpers import ENGLISH, GERMAN, LIVELY, configured, run_cli, tokenizers, whole_folder
 from model_helpers import DECODER_ONLY, close, lively_model, small_model, sources
 from mt.bundle.load_translator import open_model
@@ -50,9 +50,8 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> ModelDir:
 @pytest.fixture(scope="module")
 def averaged(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     """Return a finished run whose checkpoints have moving averages."""
-    folder = make_project(tmp_path_factory.mktemp("averaged"))
-    train(folder, "training.ema_decay=0.9", "training.learning_rate=1.0e-2")
-    return run_of(folder)
+    changes = "training.ema_decay=0.9", "training.learning_rate=1.0e-2"
+    return run_of(made_once(tmp_path_factory, "averaged", lambda folder: train(make_project(folder), *changes)))
 
 
 def refusal(folders: Sequence[ModelDir], **choice: object) -> str:

@@ -16,7 +16,7 @@ import yaml
 
 import mt as mt_package
 from command import mt
-from conftest import CONFIG, TWO_LANGUAGES, into, write_corpus, write_many_languages
+from conftest import CONFIG, TWO_LANGUAGES, into, made_once, write_corpus, write_many_languages
 from web_helpers import zipped
 
 ROOT = Path(__file__).parents[2]
@@ -97,8 +97,11 @@ def test_every_exception_is_needed() -> None:
 
 @pytest.fixture(scope="session")
 def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with small versions of all files and runs that the pages name."""
-    folder = tmp_path_factory.mktemp("documented")
+    """A folder with small versions of all files and runs that the pages name; no test may write into it."""
+    return made_once(tmp_path_factory, "documented", _write_documented)
+
+
+def _write_documented(folder: Path) -> None:
     write_corpus(folder)
 
     def copy(source: str, *targets: str) -> None:
@@ -172,7 +175,6 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy("runs/mine", *(f"runs/{name}" for name in ("demo", "a", "b", "c")))
     copy("runs/mine/model", "opus-en-de")
     (folder / "runs" / "mine" / "model" / "MANIFEST.json").touch()  # the newest
-    return folder
 
 
 def _write_other_kinds(folder: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from command import Command, mt
-from conftest import make_project
+from conftest import made_once, make_project
 from mt.api.training import train as api_train
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest, verify
@@ -36,8 +36,7 @@ def copy_of(project: Path, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The weights at the end of a run of LONG."""
-    folder = make_project(tmp_path_factory.mktemp("uninterrupted"))
-    train(folder, *LONG)
+    folder = made_once(tmp_path_factory, "uninterrupted", lambda folder: train(make_project(folder), *LONG))
     return weights(folder)
 
 

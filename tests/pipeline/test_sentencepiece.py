@@ -26,7 +26,7 @@ def unigram_run(two_languages: Path, tmp_path_factory: pytest.TempPathFactory) -
         for path in two_languages.glob("*.*"):
             shutil.copy(path, folder)
         kind = ("tokenizer.type=unigram", "tokenizer.shared=false", "decoding.shortlist=4")
-        changes = (*kind, "training.schedule=cosine", "training.max_steps=900")  # with 500 one processor errs
+        changes = (*kind, "training.schedule=cosine", "training.optimizer=muon", "training.max_steps=400")
         mt("train", "--config", "two.yaml", *overrides(changes), cwd=folder)
 
     return made_once(tmp_path_factory, "unigram", make)

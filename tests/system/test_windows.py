@@ -1,14 +1,15 @@
 """The commands without what only POSIX has, as far as Linux can stand for Windows (`tests/windows`)."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import pytest
-
-from serving_helpers import ServerProcess
 
 WINDOWS = Path(__file__).parents[1] / "windows"
 
@@ -101,7 +102,11 @@ def test_standard_input(trained: Path, windows: None) -> None:
 
 
 def test_serving(trained: Path, windows: None) -> None:
-    with ServerProcess(cwd=trained) as server:
-        status, answer = server.ask("/translate", {"q": "a b", "source": "en", "target": "xx"})
-        assert status == 200
-        assert answer["translatedText"]
+    words = [sys.executable, "-m", "mt", "serve", "--port", "0"]
+    with subprocess.Popen(words, cwd=trained, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        url = next(match[0] for line in server.stderr if (match := re.search(r"http://[^/\s]+", line)))
+        question = urlencode({"q": "a b", "source": "en", "target": "xx"}).encode()
+        with urlopen(f"{url}/translate", question, timeout=60) as answer:
+            assert json.load(answer)["translatedText"]
+        server.terminate()

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from safetensors.numpy import load_file
 from torch.distributed import TCPStore
 
 from command import Command, Done, mt
-from conftest import make_project
+from conftest import made_once, make_project
 from engine_helpers import reseal
 from mt.data.batching import BatchStream
 from mt.data.token_store import EncodedCorpus
@@ -79,10 +80,13 @@ def events(run: RunDir, kind: str = "train") -> list[dict]:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny project, trained by one process."""
-    folder = make_project(tmp_path_factory.mktemp("processes"))
-    mt(*words("alone", CHANGES), cwd=folder)
-    return folder
+    """A copy of the tiny project, trained by one process."""
+
+    def make(folder: Path) -> None:
+        mt(*words("alone", CHANGES), cwd=make_project(folder))
+
+    made = made_once(tmp_path_factory, "processes", make)
+    return Path(shutil.copytree(made, tmp_path_factory.mktemp("processes") / "copy"))
 
 
 def agree(folder: Path, name: str, alone: str = "alone") -> None:

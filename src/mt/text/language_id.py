@@ -62,6 +62,11 @@ def _all_languages() -> "LanguageIdentifier":
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
+def known_languages() -> list[str]:
+    """Return the codes of all languages that py3langid can identify."""
+    return list(_all_languages().nb_classes)
+
+
 def wrong_language_share(texts: Sequence[str], target_lang: str, codes: Sequence[str]) -> float | None:
     """Return the percentage of a model's translations that are in another of its languages, `codes`, than the target.
 

@@ -17,6 +17,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 PATIENCE = 60_000  # milliseconds, on a busy machine
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
+on_both_sizes = pytest.mark.parametrize("page", SIZES, indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +36,12 @@ def browser() -> Iterator["sync_api.Browser"]:
         browser.close()
 
 
-@pytest.fixture(params=SIZES)
+@pytest.fixture
 def page(
     request: pytest.FixtureRequest, browser: "sync_api.Browser", server: ServerProcess
 ) -> Iterator["sync_api.Page"]:
-    """The page, loaded; at the end nothing must have been complained about, nor asked for elsewhere."""
-    width, height = SIZES[request.param]
+    """The page, loaded; at the end it fits all screens, and nothing was complained about or asked for elsewhere."""
+    width, height = SIZES[getattr(request, "param", "desktop")]
     context = browser.new_context(viewport={"width": width, "height": height})
     page = context.new_page()
     complaints: list[str] = []
@@ -53,7 +54,9 @@ def page(
     page.goto(server.url)
     sync_api.expect(page.get_by_label("From")).to_have_value("en", timeout=PATIENCE)
     yield page
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it is wider than the screen"
+    for width, height in SIZES.values():
+        page.set_viewport_size({"width": width, "height": height})
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it is wider than the screen"
     expected = getattr(page, "expected_complaints", 0)
     assert len(complaints) == expected, complaints
     context.close()
@@ -63,6 +66,7 @@ def result_is(page: "sync_api.Page", text: str | re.Pattern[str]) -> None:
     sync_api.expect(page.locator("#result")).to_have_text(text, timeout=PATIENCE)
 
 
+@on_both_sizes
 def test_it_translates_while_one_types(page: "sync_api.Page") -> None:
     page.get_by_label("Text to translate").press_sequentially("a b c")
     result_is(page, into("xx", "a b c"))
@@ -75,6 +79,7 @@ def test_it_translates_while_one_types(page: "sync_api.Page") -> None:
     sync_api.expect(page.get_by_role("alert")).to_be_hidden()
 
 
+@on_both_sizes
 def test_alternatives_come_on_a_click_and_can_be_taken(page: "sync_api.Page") -> None:
     page.get_by_label("Text to translate").fill("d e f")
     result_is(page, into("xx", "d e f"))
@@ -182,6 +187,7 @@ def downloaded(page: "sync_api.Page") -> tuple[str, str]:
     return download.value.suggested_filename, download.value.path().read_text()
 
 
+@on_both_sizes
 def test_a_document_is_chosen_or_dropped(page: "sync_api.Page") -> None:
     expected = "notes_xx.md", f"# {into('xx', 'a b c')}\n\n* {into('xx', 'd e')}\n"
     page.get_by_label("Translate a document").set_input_files(
@@ -210,12 +216,12 @@ def test_a_document_that_cannot_be_translated_is_said(page: "sync_api.Page") -> 
 def test_the_progress_of_a_document_is_shown_and_it_can_be_cancelled(
     browser: "sync_api.Browser", tmp_path: Path
 ) -> None:
-    with ServerProcess(cwd=tmp_path, program=["-c", SLOW_SERVER, "60"]) as server:
+    with ServerProcess("60", cwd=tmp_path, program=SLOW_SERVER) as server:
         page = browser.new_page()
         page.set_default_timeout(PATIENCE)
         page.goto(server.url)
         sync_api.expect(page.get_by_label("From")).to_have_value("en", timeout=PATIENCE)
-        page.evaluate(DROP, "".join(f"* a {n}\n" for n in range(20_000)))
+        page.evaluate(DROP, "".join(f"* a {n}\n" for n in range(10_000)))
         bar = page.get_by_label("Progress of the document")
         sync_api.expect(page.locator("#stage")).to_have_text("Translating notes.md", timeout=PATIENCE)
         sync_api.expect(page.locator("#amount")).to_have_text(re.compile(r"^[1-9]\d? %$"), timeout=PATIENCE)

@@ -475,7 +475,7 @@ serve(app, listen("127.0.0.1", 0), drain_seconds=1)
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_does_not_wait_for_a_batch_that_nobody_waits_for(number: signal.Signals, code: int) -> None:
-    server = ServerProcess(cwd=Path(), program=["-c", STUCK_SERVER])
+    server = ServerProcess(cwd=Path(), program=STUCK_SERVER)
     assert server.ask("/translate", question("a"))[0] == 503
     started = time.monotonic()
     assert server.stop(number) == code

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from mt.data.ragged import Array
-from mt.text.language_id import Detector
+from mt.text.language_id import Detector, known_languages
 from mt.text.languages import LANGUAGE_NAMES, base_language
 from mt.text.lines import nfc
 
@@ -156,7 +156,8 @@ def _windows(values: Array) -> Array:
 
 def scorer_for(*languages: str) -> LineScorer:
     """Return a scorer of the common languages, and of these if py3langid knows them."""
-    return _scorer(*sorted(set(map(base_language, languages)) - set(LANGUAGE_NAMES)))
+    unlisted = set(map(base_language, languages)) - set(LANGUAGE_NAMES)
+    return _scorer(*sorted(unlisted.intersection(known_languages())))
 
 
 @cache
