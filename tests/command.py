@@ -36,9 +36,8 @@ def _start_server() -> None:
     server, address = forkserver._forkserver, os.environ.get(_ADDRESS)
     if address and server._forkserver_address is None:
         server._forkserver_address, server.ensure_running = address, lambda: None
-        server._forkserver_alive_fd = os.open(
-            os.devnull, os.O_RDONLY
-        )  # the pipe is that of the process that started it
+        # The server ends with the process that started it, not with this one.
+        server._forkserver_alive_fd = os.open(os.devnull, os.O_RDONLY)
     if address:
         return
     before = os.environ.get("PYTHONPATH")
