@@ -80,7 +80,7 @@ def check(folder: Path, number: int, seed: int) -> None:
 
 
 def test_mutated_configurations_are_refused_in_plain_words(tmp_path: Path) -> None:
-    check(tmp_path, 15, seed=1)
+    check(tmp_path, 10, seed=1)
 
 
 @pytest.mark.slow

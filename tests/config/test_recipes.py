@@ -37,13 +37,8 @@ def test_every_variant_differs_from_the_others() -> None:
     assert len(set(shapes)) == len(shapes)
 
 
-def _as_test(path: Path) -> object:
-    """One variant stands for all in the default run; tests of the model cover the others' parts."""
-    marks = [] if path.stem == "decoder_only" else [pytest.mark.slow]
-    return pytest.param(path, id=path.stem, marks=marks)
-
-
-@pytest.mark.parametrize("path", [_as_test(path) for path in VARIANTS])
+@pytest.mark.slow
+@pytest.mark.parametrize("path", VARIANTS, ids=lambda path: path.stem)
 def test_every_variant_trains_and_translates(path: Path, tmp_path: Path) -> None:
     sets = [word for change in SMALL for word in ("--set", change)]
     mt("train", "--config", path, *sets, cwd=tmp_path)

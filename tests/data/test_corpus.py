@@ -398,6 +398,7 @@ print(pairs_of(Path(), {"hub": sys.argv[1], "streaming": sys.argv[2] == "yes"}))
 """
 
 
+@pytest.mark.slow
 def test_a_streamed_hub_data_set_is_the_same_and_is_not_stored(hub: Callable[..., list[Pair]], tmp_path: Path) -> None:
     stored = {}
     for streaming in ("no", "yes"):

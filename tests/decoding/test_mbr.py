@@ -31,7 +31,7 @@ SENTENCES = st.lists(
 LINES = [*ENGLISH, "", "The dog is old.", "Men on the grass", "talking"]
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(SENTENCES)
 @example(["", "a", "ab", "abcdefg", "abcdefgh", "a b c d e f g h"])
 @example(["the the the the", "the", "the cat", "cat the cat the"])

@@ -73,9 +73,16 @@ def test_searches_find_what_the_cpu_finds_and_wait_once_a_step(kind: str, search
 
 
 GRAPHED = [
-    *(("encoder-decoder", search) for search in SEARCHES),
-    ("decoder-only", "beam"),
-    ("bidirectional", "greedy"),
+    ("encoder-decoder", "beam"),
+    *(
+        pytest.param(*other, marks=pytest.mark.slow)
+        for other in (
+            ("encoder-decoder", "greedy"),
+            ("encoder-decoder", "sampling"),
+            ("decoder-only", "beam"),
+            ("bidirectional", "greedy"),
+        )
+    ),
 ]
 
 

@@ -21,11 +21,12 @@ ROOT = HERE.parents[1]
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="fake CUDA needs g++")
 @pytest.mark.skipif(torch.backends.cuda.is_built(), reason="this torch has real CUDA: run `pytest -m gpu`")
-def test_checks_on_fake_cuda_pass() -> None:
+@pytest.mark.parametrize("chosen", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_checks_on_fake_cuda_pass(chosen: str) -> None:
     checks = [str(HERE / "check_step.py"), str(HERE / "check_search.py")]
     paths = [str(ROOT / "scripts" / "bench"), str(ROOT / "src")]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "fake_cuda", "-q", "--tb=short", *checks],
+        [sys.executable, "-m", "pytest", "-p", "fake_cuda", "-q", "--tb=short", "-m", chosen, *checks],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode:

@@ -3,6 +3,8 @@
 import itertools
 import re
 
+import pytest
+
 from mt.data.phrasebook import sentence_pairs
 from phrasebook import lexicon
 from phrasebook.corpus import Sentence, corpus, table
@@ -55,6 +57,7 @@ def combinations(sentence: Sentence) -> set[tuple[str, str]]:
     return set(itertools.product(nouns & set(sentence.parts), others & set(sentence.parts)))
 
 
+@pytest.mark.slow
 def test_the_generator_writes_the_shipped_text() -> None:
     shipped = "".join(f"{split}\t{en}\t{it}\n" for split, pairs in SHIPPED.items() for en, it in pairs)
     assert table() == shipped, "run `python -m phrasebook` in the folder scripts"

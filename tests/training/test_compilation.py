@@ -57,6 +57,7 @@ def batches(number: int) -> Iterator[tuple[Tensor, Tensor]]:
         yield sources(lengths[0], vocab=12), targets(lengths[1], vocab=12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "expected"), [({}, 2), (DECODER_ONLY[0], 1)], ids=["encoder-decoder", "decoder-only"]
 )

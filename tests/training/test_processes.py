@@ -126,16 +126,9 @@ MEANS = ("training.final_weights=average", "training.average_checkpoints=2")
 OTHERS = {"decoder": (DECODER,), "more": (*MEANS, "training.r_drop=1.0", "tokenizer.bpe_dropout=0.2")}
 
 
-@pytest.mark.parametrize(
-    ("kind", "sharding"),
-    [
-        ("decoder", "ddp"),
-        *(
-            pytest.param(*other, marks=pytest.mark.slow)
-            for other in (("decoder", "fsdp"), ("more", "ddp"), ("more", "fsdp"))
-        ),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["decoder", "more"])
+@pytest.mark.parametrize("sharding", ["ddp", "fsdp"])
 def test_so_do_those_of_other_models_and_settings(alone: Path, kind: str, sharding: str) -> None:
     changes = (*OTHERS[kind], *CHANGES)
     mt(*words(kind, changes), cwd=alone)  # the second time it is there
@@ -168,6 +161,7 @@ def test_any_number_of_processes_goes_on(alone: Path, before: tuple[int, str], a
     agree(alone, name)
 
 
+@pytest.mark.slow
 def test_split_batches_go_on_in_shards(alone: Path) -> None:
     """FSDP's ranks wait for each other in every pass, also those with fewer sentences than pieces."""
     half = [c for c in CHANGES if "max_steps" not in c]

@@ -246,6 +246,7 @@ def test_texts_of_different_length_are_aligned_by_a_repair(
     assert {"502", "506", "901", "1001"} & {row.split("\t")[1] for row in rows}
 
 
+@pytest.mark.slow
 def test_lines_in_step_before_the_place_where_texts_part_stay(pairs: list[tuple[str, str]], tmp_path: Path) -> None:
     for side, gone in ((0, ()), (1, (500, 700))):
         write_lines(tmp_path / "ab"[side], (pair[side] for n, pair in enumerate(pairs[:1000]) if n not in gone))

@@ -228,10 +228,10 @@ def test_marked_elements_stay(tmp_path: Path) -> None:
 
 
 def test_a_large_page_takes_no_more_than_seconds(tmp_path: Path) -> None:
-    (tmp_path / "a.html").write_text("<p>some text &amp; <b>more</b></p>\n" * 20_000)
+    (tmp_path / "a.html").write_text("<p>some text &amp; <b>more</b></p>\n" * 8000)
     began = time.process_time()
     translated(tmp_path / "a.html", same)
-    assert time.process_time() - began < 30
+    assert time.process_time() - began < 12
 
 
 def test_the_kind_of_a_named_pipe_is_found_without_opening_it(tmp_path: Path) -> None:

@@ -221,6 +221,7 @@ def test_several_languages_are_asked_for_in_the_text(two_languages: Path, tmp_pa
     assert "<2xx>" in readme_program(tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_can_be_exported(trained: Path, tmp_path: Path) -> None:
     checkpoint = trained / "runs" / "tiny" / "checkpoints" / "step-00000024"
     mt("export", "huggingface", "--model", checkpoint, "--output", tmp_path / "out", cwd=tmp_path)

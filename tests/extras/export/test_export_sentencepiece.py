@@ -141,13 +141,8 @@ def test_a_marian_folder_without_ours_is_imported_as_any(tmp_path: Path) -> None
     assert scores[0] == pytest.approx(scores[1], abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "marian-tags",
-        *(pytest.param(k, marks=pytest.mark.slow) for k in ("marian-separate", "bpe-separate-untied", "unigram")),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["marian-tags", "marian-separate", "bpe-separate-untied", "unigram"])
 def test_onnx_translates_as_the_model_does(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = KINDS[kind](tmp_path / "ours")
     assert "ONNX Runtime agrees" in export(ours, "onnx", tmp_path / "out", [])

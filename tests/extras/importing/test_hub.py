@@ -123,6 +123,7 @@ def test_an_export_of_ours_is_downloaded_with_its_configuration(tmp_path: Path) 
     assert (tmp_path / "ours" / "spelling.txt").is_file()
 
 
+@pytest.mark.slow
 def test_pickled_weights_are_replaced_by_the_hubs_own_conversion(tmp_path: Path) -> None:
     marian(tmp_path / "theirs")
     converted = files_of(tmp_path / "theirs")
@@ -150,7 +151,10 @@ def test_the_conversion_in_the_cache_is_found_offline(
     assert find_folder(NAME) == cached / "snapshots" / _digest(b"refs/pr/5")
 
 
-@pytest.mark.parametrize("pull_requests", [[], PULL_REQUESTS[:2]], ids=["none", "of-others"])
+@pytest.mark.parametrize(
+    "pull_requests",
+    [pytest.param([], id="none", marks=pytest.mark.slow), pytest.param(PULL_REQUESTS[:2], id="of-others")],
+)
 def test_weights_that_are_only_pickled_are_refused(tmp_path: Path, pull_requests: list[tuple[int, str, str]]) -> None:
     marian(tmp_path / "theirs")
     pickled = {name: content for name, content in files_of(tmp_path / "theirs").items() if name.endswith(".json")}

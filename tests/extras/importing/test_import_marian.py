@@ -158,7 +158,7 @@ def test_positions_are_those_of_marian(d_model: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("norms", [{}, PRE_NORM], ids=["post", "pre"])
-@pytest.mark.parametrize("kind", ["ctranslate2", "huggingface", "onnx"])
+@pytest.mark.parametrize("kind", ["ctranslate2", "huggingface", pytest.param("onnx", marks=pytest.mark.slow)])
 def test_exports_keep_the_positions(kind: ExportFormat, norms: dict[str, str], tmp_path: Path) -> None:
     written(tmp_path / "opus")
     _configured(**norms)(tmp_path / "opus")

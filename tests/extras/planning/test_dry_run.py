@@ -220,6 +220,7 @@ def test_sizes_have_no_exponents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert text == "at least 123 GB, 1.23 of it in use, of 2,345 GB free"
 
 
+@pytest.mark.slow
 def test_a_signal_to_the_process_group_leaves_no_text_behind(tiny: Path) -> None:
     """A closed terminal and a batch system send such a signal."""
     temporary = tiny / "temporary"
