@@ -205,7 +205,7 @@ class Translator:
         if opened.model is None:
             raise InputError("scores take a single model on torch", "load the model with engine='torch'")
         translator = opened.translator.to(to, source_lang)
-        while block := list(islice(remaining, BLOCK_LINES)):
+        while block := take_block(remaining, BLOCK_LINES):
             for source, target in block:
                 check_text(source)
                 check_text(target)

@@ -621,15 +621,16 @@ def test_a_single_back_translation_is_found_beside_the_sample(tmp_path: Path, mo
     assert notes(report, "back-translated") == [f"{tmp_path / 'train.en'}:2: data.train"]
 
 
-def test_a_text_that_grows_while_it_is_checked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def grow(*arguments: Any) -> Any:
-        for name in ("train.en", "train.it"):
-            with (tmp_path / name).open("a") as text:
-                text.write("one more\n")
+@pytest.mark.parametrize("count", [39, 41], ids=["shrinks", "grows"])
+def test_a_text_that_changes_while_it_is_checked_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    def change(*arguments: Any) -> Any:
+        write_pairs(tmp_path, "train", clean_text()["train"][:count])
         return block_checks.check_blocks(*arguments)
 
     config = make_config(tmp_path, write_pairs(tmp_path, "train", clean_text()["train"][:40]), valid={"from_train": 1})
-    monkeypatch.setattr(check, "check_blocks", grow)
+    monkeypatch.setattr(check, "check_blocks", change)
     with pytest.raises(InputError, match="the text changed while it was read"):
         check_corpus(config, tmp_path, 3)
 

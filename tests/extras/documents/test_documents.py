@@ -110,6 +110,7 @@ TMX = """\
 <tu><tuv xml:lang="en"><seg>Done</seg></tuv><tuv xml:lang="de-AT"><seg>Fertig</seg></tuv></tu>
 </body></tmx>
 """
+EMPTY = '<tu><tuv xml:lang="en"><seg>{}</seg></tuv><tuv xml:lang="de"><note>empty</note><seg/></tuv></tu>'
 TEXTS = {"a.html": HTML, "a.md": MARKDOWN, "a.srt": SRT, "a.vtt": VTT, "a.tsv": "one text\n\nother, text\n"}
 
 
@@ -328,10 +329,10 @@ def test_a_variant_with_a_region_is_a_translation(tmp_path: Path, target: str) -
 
 
 def test_a_translation_memory_gets_the_missing_variants(tmp_path: Path) -> None:
-    (tmp_path / "a.tmx").write_text(TMX)
+    (tmp_path / "a.tmx").write_text(TMX.replace("</body>", f"{EMPTY.format('Left')}{EMPTY.format('')}</body>"))
     root = etree.fromstring(translated(tmp_path / "a.tmx", shout, languages=("en", "de")))
     segments = [[seg.text for seg in unit.iter("seg")] for unit in root.iter("tu")]
-    assert segments == [["A segment", "A SEGMENT"], ["Done", "Fertig"]]
+    assert segments == [["A segment", "A SEGMENT"], ["Done", "Fertig"], ["Left", "LEFT"], [None, None]]
 
 
 def test_a_variant_with_a_region_is_a_source(tmp_path: Path) -> None:

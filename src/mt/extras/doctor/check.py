@@ -121,14 +121,15 @@ def _check_pairs(
 
     The criteria are by direction. Raises InputError if the scores are not of all training pairs.
     """
-    total = sum(map(len, masks.values()))
+    total, read = sum(map(len, masks.values())), Counter[str]()
     held_out = {"test": HeldOutIndex(), "valid": HeldOutIndex()}
     chunks = _chunks(statistics, criteria, findings.max_examples)
     with progress(total=total, unit="pair", desc="checking", unit_scale=True) as bar:
         for chunk, result in in_order(check_chunk, chunks, workers_for(total)):
             mask = masks[chunk.split][chunk.offset : chunk.offset + len(chunk.pairs)]
-            if len(mask) < len(chunk.pairs):
-                raise InputError(f"data.{chunk.split}: the text changed while it was read", "run the command again")
+            read[chunk.split] += len(chunk.pairs)
+            if read[chunk.split] > len(masks[chunk.split]):
+                raise _changed(chunk.split)
             result.masks |= mask
             for split, index in held_out.items():
                 if split == chunk.split:
@@ -146,8 +147,15 @@ def _check_pairs(
                 findings.show(rule, *examples)
             mask |= result.masks
             bar.update(len(chunk.pairs))
+    for split in masks:
+        if read[split] < len(masks[split]):
+            raise _changed(split)
     if scores is not None and len(scores.values) != (pairs := len(masks["train"])):
         raise InputError(f"{len(scores.values):,} scores of {pairs:,} training pairs", "score this text again")
+
+
+def _changed(split: str) -> InputError:
+    return InputError(f"data.{split}: the text changed while it was read", "run the command again")
 
 
 def _swapped(chunk: Chunk, criteria: dict[str, Criteria]) -> Iterator[Chunk]:

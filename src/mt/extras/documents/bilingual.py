@@ -118,12 +118,19 @@ def _tmx_units(root: Any, languages: tuple[str, str]) -> Iterator[tuple[Any, Any
         if wanted == "*all*" and base_language(languages[0]) in LANGUAGE_NAMES:
             wanted = languages[0]
         source = next((tuv for code, tuv in variants.items() if wanted == "*all*" or _is_variant(code, wanted)), None)
-        if source is None or any(_is_variant(code, languages[1]) for code in variants):
+        target = next((tuv for code, tuv in variants.items() if _is_variant(code, languages[1])), None)
+        if source is None or (target is not None and (_has_text(target) or not _has_text(source))):
             continue
         new = deepcopy(source)
         new.set(_XML_LANG, languages[1])
+        if target is not None:  # empty
+            unit.remove(target)
         unit.append(new)
         yield source, new
+
+
+def _has_text(variant: Any) -> bool:
+    return any("".join(segment.itertext()).strip() for segment in variant.iter("{*}seg"))
 
 
 def _is_variant(code: str, wanted: str) -> bool:
