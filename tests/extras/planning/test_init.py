@@ -372,6 +372,8 @@ def test_vocabularies_fit_the_text_and_its_letters() -> None:
     [
         (30_000, 4, 0.0),
         (30_000, 7, 0.1),  # as in configs/multi30k_en_de_fast.yaml
+        (30_000, 12, 0.1),
+        (30_000, 16, 0.2),
         (30_000, 25, 0.2),
         (30_000, 55, 0.3),  # as in configs/multi30k_en_de.yaml
         (5_000, 25, 0.3),
