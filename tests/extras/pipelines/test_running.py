@@ -458,15 +458,16 @@ def test_scorers_of_an_earlier_text_are_trained_again(copy: Path, monkeypatch: p
 
 
 @pytest.mark.slow
-def test_ctrl_c_does_not_hide_a_failure(tmp_path: Path) -> None:
+def test_ctrl_c_does_not_hide_a_failure(copy: Path) -> None:
     long = "training.max_steps: 100000, training.report: false"
-    steps = f"one: {{clean: {{config: tiny.yaml}}}}, two: {{train: {{config: tiny.yaml, set: {{{long}}}}}}}"
-    folder = make_pipeline(tmp_path, f"name: tiny-student\nsteps: {{{steps}}}\n")
-    (folder / "runs" / "tiny-student" / "one").mkdir(parents=True)
-    (folder / "runs" / "tiny-student" / "one" / "mine.txt").write_text("not written by a cleaning")
-    command = Command("train", "--config", "pipeline.yaml", "--jobs", "2", cwd=folder)
-    records = folder / "runs" / "tiny-student" / ".pipeline"
-    while not (records / "one.attempts").exists() or len(attempts(folder, "one")) < 2:
+    model = "model: runs/tiny-student/teacher_1, input: test.en, greedy: true"
+    steps = f"one: {{distill: {{{model}}}}}, two: {{train: {{config: tiny.yaml, set: {{{long}}}}}}}"
+    (copy / "pipeline.yaml").write_text(f"name: both\nsteps: {{{steps}}}\n")
+    runs = copy / "runs" / "both"
+    (runs / "one" / "translations.txt").mkdir(parents=True)
+    command = Command("train", "--config", "pipeline.yaml", "--jobs", "2", cwd=copy)
+    record = runs / ".pipeline" / "one.attempts"
+    while not record.exists() or len(record.read_text().splitlines()) < 2:
         assert command.process.is_alive()
         time.sleep(0.05)
     command.signal(signal.SIGINT)
@@ -474,7 +475,7 @@ def test_ctrl_c_does_not_hide_a_failure(tmp_path: Path) -> None:
     assert done.code == 130
     assert "was stopped" in done.stderr
     assert "step one failed: " in done.stderr
-    assert (folder / "runs" / "tiny-student" / "report.html").is_file()
+    assert (runs / "report.html").is_file()
 
 
 def test_a_step_runs_with_the_configuration_of_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
