@@ -213,7 +213,7 @@ BAD = {
     "infinite": (_infinite, "num_heads is inf, so this is another architecture"),
     "scale": (
         _renamed(b"decoder/layer_0/attention/layer_norm/beta", b"encoder/layer_0/ffn/linear_0/weight_scale"),
-        "the scale of 'encoder/layer_0/ffn/linear_0/weight' does not have a number per row",
+        "'encoder/layer_0/ffn/linear_0/weight' does not have one scale for each row",
     ),
     "empty": (lambda path: path.write_bytes(b""), "not a CTranslate2 model"),
 }

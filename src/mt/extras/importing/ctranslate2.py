@@ -140,7 +140,7 @@ def _weights(folder: Path, variables: Mapping[str, Variable]) -> dict[str, Tenso
         module, _, kind = rest.rpartition("/")
         scale = scales.get(variable)
         if scale is not None and math.prod(scale.shape) not in (1, *variable.shape[:1]):
-            raise InputError(f"{folder / 'model.bin'}: the scale of {name!r:.100} does not have a number per row")
+            raise InputError(f"{folder / 'model.bin'}: {name!r:.100} does not have one scale for each row")
         weight = _read(content, variable, scale)
         if match := re.fullmatch(r"layer_(\d+)/(.+)", module):
             their_modules = [f"model.{side}.layers.{match[1]}.{each}" for each in _MODULES.get(match[2], ())]
