@@ -1,12 +1,17 @@
-"""The preprocessing that is learned from the training text at the end of a run."""
+"""What is said of the training text before a run, and the preprocessing that is learned from it at its end."""
 
+import random
 from pathlib import Path
 
-from data_helpers import write_lines
+import pytest
+
+from data_helpers import make_config, write_lines, write_pairs
 from mt.config import parse_config
+from mt.data.phrasebook import sentence_pairs
 from mt.data.prepare import input_digests
 from mt.pipeline.data import clean_text
 from mt.pipeline.finish import learn_preprocessing
+from mt.pipeline.run import prepare
 from mt.storage.run_dir import RunDir
 from mt.text.preprocessing import Preprocessing
 
@@ -52,3 +57,16 @@ def test_a_sentence_starts_behind_the_tag_of_a_back_translation(tmp_path: Path) 
     source = [f"<BT> This dog saw a cat {number}." for number in range(20)]
     preprocessing = learned(tmp_path, source, FRENCH)
     assert preprocessing.apply("A CAT SAW THIS DOG.", "en").line == "A cat saw this dog."
+
+
+def test_training_warns_of_texts_whose_lengths_do_not_correlate(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pairs = list(sentence_pairs("train"))[:800]
+    sources, targets = zip(*pairs, strict=True)
+    shuffled = zip(sources, random.Random(1).sample(targets, len(targets)), strict=True)
+    texts = [write_pairs(tmp_path, "right", pairs), write_pairs(tmp_path, "wrong", list(shuffled))]
+    config = make_config(tmp_path, texts, valid={"from_train": 20}, test=None, tokenizer={"vocab_size": 300})
+    prepare(config, RunDir(tmp_path / "runs" / "run"), tmp_path / "runs")
+    [warning] = [record.getMessage() for record in caplog.records if "by their lengths" in record.getMessage()]
+    assert warning.startswith("data.train: wrong.en and wrong.it: by their lengths, its lines do not translate")

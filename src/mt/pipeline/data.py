@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, DataConfig
 from mt.console import log
@@ -13,6 +15,7 @@ from mt.data.encode import encode_corpus, read_counts
 from mt.data.guided_alignment import ALIGNMENTS_VERSION, write_alignments
 from mt.data.mixture import direction, read_parts
 from mt.data.prepare import input_digests, prepare_text
+from mt.data.ragged import Lengths
 from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES, EncodedCorpus
 from mt.data.tokenizer_kinds import TokenizerPair
@@ -23,6 +26,9 @@ from mt.storage.manifest import is_done, read_manifest, stage_key
 from mt.storage.run_dir import RunDir
 from mt.text.languages import only_language
 from mt.text.lines import TextFile
+
+# Texts whose lengths are compared: pairs, and standard deviation of the logarithms; the correlation of unrelated ones
+_MIN_PAIRS, _MIN_SPREAD, _CHANCE = 300, 0.2, 0.15
 
 
 def clean_text(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
@@ -135,15 +141,28 @@ def report_cleaning(config: Config, run_dir: RunDir) -> None:
     if counts["kept"] == 0:
         message = f"data.train: none of its pairs is within data.max_length ({config.data.max_length} tokens)"
         raise InputError(message, "raise data.max_length")
-    for source, left in zip(config.data.train, encoded.kept, strict=True):
+    ends = np.cumsum(encoded.kept)
+    lengths = EncodedCorpus.open(run_dir.encoded("train")).lengths()
+    for source, left, end in zip(config.data.train, encoded.kept, ends, strict=True):
         if not left:
             log.warning("data.train: %s: none of its pairs is left to train on", source.name)
+        elif _are_unrelated(*(side[end - left : end] for side in lengths)):
+            message = "by their lengths, its lines do not translate each other; `mt data check` says more"
+            log.warning("data.train: %s: %s", source.name, message)
     refuse_missing_directions(config.data, encoded.kept)
     for split in ("valid", "test"):
         covered = {part.direction for part in read_parts(run_dir.prepared_counts, split)}
         for pair in config.data.pairs if covered else ():
             if direction(config.data.own_source(pair[0]), pair[1]) not in covered:
                 log.warning("data.%s: no pair %s, so no score covers that %s", split, *_named(config.data, *pair))
+
+
+def _are_unrelated(source: Lengths, target: Lengths) -> bool:
+    """Report whether the lengths (N,) of a text's pairs do not correlate, as those of translations do."""
+    sources, targets = np.log(source), np.log(target)
+    if len(sources) < _MIN_PAIRS or min(sources.std(), targets.std()) < _MIN_SPREAD:
+        return False
+    return float(np.corrcoef(sources, targets)[0, 1]) < _CHANCE
 
 
 def refuse_missing_directions(data: DataConfig, kept: Sequence[int]) -> None:

@@ -134,6 +134,33 @@ def test_too_few_lines_teach_nothing_and_empty_ones_do_no_harm(pairs: list[tuple
     assert not list(misaligned_blocks(holes))
 
 
+@pytest.mark.parametrize("shift", [1, -3, 60])
+def test_a_text_that_is_late_from_its_first_line_is_repaired(
+    shift: int, pairs: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    sources, targets = (list(side) for side in zip(*pairs, strict=True))
+    late = ["Di troppo."] * shift + targets[: 3000 - shift] if shift > 0 else targets[-shift:] + ["In fondo."] * -shift
+    [block] = misaligned_blocks(zip(sources, late, strict=True))
+    assert (block.start, block.end, block.shift, len(block.unsure)) == (0, 3000, shift, abs(shift))
+    write_project(tmp_path, list(zip(sources, late, strict=True)))
+    mt("data", "clean", "a.yaml", "--output", "clean", "--repair", cwd=tmp_path)
+    kept = pairs_in(tmp_path / "clean")
+    assert len(kept) > 2500
+    assert set(kept) <= {(source.strip(), target.strip()) for source, target in pairs}
+
+
+def test_texts_that_do_not_belong_together_are_named(pairs: list[tuple[str, str]], tmp_path: Path) -> None:
+    sources, targets = (list(side) for side in zip(*pairs, strict=True))
+    others = random.Random(1).sample(targets, len(targets))
+    write_project(tmp_path, list(zip(sources, others, strict=True)))
+    said = mt("data", "check", "a.yaml", cwd=tmp_path).stdout
+    assert "but it should be corrected first. 3,000 of 3,000 training pairs" in said
+    assert "cleaning would leave no pair, so name other texts in data.train" in said
+    assert "a.it: lines 1 to 3,000 do not translate those of a.en" in said
+    noisy = [others[number] if number % 10 < 7 else target for number, target in enumerate(targets)]
+    assert all(block.end - block.start < 3000 for block in misaligned_blocks(zip(sources, noisy, strict=True)))
+
+
 def test_the_check_names_the_lines_and_cleaning_drops_them(pairs: list[tuple[str, str]], tmp_path: Path) -> None:
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
     late = [*targets[:1000], "Questa riga è di troppo.", *targets[1000:1199], *targets[1200:]]

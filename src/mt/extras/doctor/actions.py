@@ -70,7 +70,8 @@ def judge(report: CorpusReport, config: str = "CONFIG") -> CorpusVerdict:
         kind, words = "good", "training would take this corpus, and nothing needs to be done"
         actions = [Action("Train", f"mt train --config {config}", "trains on the text as it is", 0.0)]
     else:
-        advice = "; cleaning would help" if total < _FAIR else ", but it should be cleaned first"
+        done = "cleaned" if any(action.command.startswith("mt data clean") for action in actions) else "corrected"
+        advice = "; cleaning would help" if total < _FAIR else f", but it should be {done} first"
         kind, words = WARNING, f"training would take this corpus{advice}"
     return CorpusVerdict(kind, words, _reason(report), actions)
 
@@ -146,6 +147,10 @@ def _cleanings(report: CorpusReport, config: str) -> Iterator[Action]:
         if finding.rule.severity == WARNING and name in DROPPABLE and removed < 1:
             more[name] = count - finding.repairable
             more_value += (1 - removed) * damage
+    if sum(dropped.values()) >= report.pairs["train"]:
+        gain = "shows what is wrong; cleaning would leave no pair, so name other texts in data.train"
+        yield Action("Name other texts", f"mt data check {config} --examples 100", gain, value)
+        return
     gains = [f"repairs {_listed(repaired, 'fault')}"] if any(repaired.values()) else []
     gains += [f"drops {_listed(dropped, 'pair')}"] if any(dropped.values()) else []
     command = f"mt data clean {config} --output cleaned" + (" --repair" if any(repaired.values()) else "")

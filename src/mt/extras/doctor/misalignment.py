@@ -16,7 +16,7 @@ import numpy as np
 
 from mt.data.lexicon import Side
 from mt.data.ragged import Array
-from mt.extras.doctor.pair_evidence import PairEvidence, likely_shifts, repeated_from
+from mt.extras.doctor.pair_evidence import PairEvidence, likely_shifts, repeated_from, shift_of_all
 
 # Pairs in memory together; no block reaches from one segment into the next. Those of long lines have fewer pairs.
 SEGMENT, _MIN_SEGMENT, _SEGMENT_CHARACTERS = 200_000, 2_000, 60_000_000
@@ -118,6 +118,9 @@ def _segment_blocks(source: Side, target: Side) -> tuple[list[Block], PairEviden
     n_lines = len(source.counts)
     in_step = np.ones(n_lines, np.bool_)
     evidence = PairEvidence(source, target, in_step)
+    if (shift := shift_of_all(evidence)) != 0:
+        ends = range(-shift) if shift and shift < 0 else range(n_lines - (shift or 0), n_lines)
+        return [Block(0, n_lines, shift, unsure=tuple(ends))], evidence
     shifts, support, unsure = _path(evidence, 0, n_lines, (), np.zeros(n_lines))
     blocks = list(_blocks(shifts))
     if not blocks:

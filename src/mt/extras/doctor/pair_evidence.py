@@ -16,6 +16,10 @@ _CHUNK = 40_000  # lines scored together
 _BINS = 24
 _BOUND = 5.0  # largest evidence of a line, in nats
 
+_RELATED = 2.5  # mean evidence of the pairs of a text, in nats, that others than its right pairs do not reach
+_CHANCE, _CLEAR = 0.15, 0.6  # correlations of lengths: of unrelated lines at most, of right pairs at least
+_FARTHEST = 100  # shift of a whole text
+
 _RARE = 50  # lines that a rare word occurs in, at most
 _VOTERS = 50  # lines that vote together
 _MIN_VOTES, _BEST, _MAX_SHIFTS = 5, 3, 12  # of a shift; shifts of each group of voters; shifts in all
@@ -144,6 +148,30 @@ def likely_shifts(evidence: PairEvidence, candidates: Array, start: int, end: in
     shifts, index = np.unique(shifts[chosen], return_inverse=True)
     totals = np.bincount(index, n_votes[chosen], len(shifts))
     return [int(shift) for shift in shifts[np.argsort(-totals, kind="stable")[:_MAX_SHIFTS]]]
+
+
+def shift_of_all(evidence: PairEvidence) -> int | None:
+    """Return the shift of texts of which hardly a line stands beside its translation: None if unrelated, 0 for others.
+
+    Such texts teach no lexicon, but lengths of translations correlate (Gale and Church 1993), also of the right shift.
+    """
+    if evidence.in_step()[0].mean() >= _RELATED:
+        return 0
+    source, target = (np.log(side.characters + GRACE) for side in (evidence.source, evidence.target))
+    shifts = sorted(range(-_FARTHEST, _FARTHEST + 1), key=abs)
+    correlations = [_correlation(source, target, shift) for shift in shifts]
+    best = int(np.argmax(correlations))
+    if correlations[best] >= _CLEAR:
+        return shifts[best]
+    return None if correlations[0] < _CHANCE else 0
+
+
+def _correlation(source: Array, target: Array, shift: int) -> float:
+    """Return the correlation of source values with the target values `shift` lines further on."""
+    first, last = max(0, -shift), min(len(source), len(target) - shift)
+    with np.errstate(invalid="ignore"):  # of lines that are equally long
+        found = np.corrcoef(source[first:last], target[first + shift : last + shift])[0, 1]
+    return float(np.nan_to_num(found))
 
 
 def repeated_from(side: Side, start: int, end: int) -> int | None:
