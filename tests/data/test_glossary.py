@@ -1,5 +1,6 @@
 """Glossaries: their files, and where text has their terms."""
 
+import gzip
 import re
 import time
 from pathlib import Path
@@ -177,6 +178,8 @@ def test_tbx(tmp_path: Path) -> None:
     concepts = TBX.replace("martif", "tbx").replace("termEntry", "conceptEntry").replace("langSet", "langSec")
     concepts = concepts.replace('<!DOCTYPE tbx SYSTEM "TBXcoreStructV02.dtd">', "")
     assert len(glossary(tmp_path, concepts, "v3.tbx").terms("en", "de").find("dog")) == 1
+    (tmp_path / "terms.tbx.gz").write_bytes(gzip.compress(TBX.encode()))
+    assert len(Glossary(tmp_path / "terms.tbx.gz").terms("en", "de").find("dog")) == 1
 
 
 def test_directions_without_terms_are_reported_if_optional(tmp_path: Path, notices: list[str]) -> None:

@@ -46,10 +46,14 @@ def choose(parts: Parts) -> str:
     return choose_precision(parts.config, parts.model, parts.run, SINGLE_PROCESS)
 
 
-def test_a_processor_without_bf16_computes_in_fp32_and_measures_nothing(tiny: Path, plain_processor: None) -> None:
+def test_a_run_begun_without_bf16_stays_in_fp32(
+    tiny: Path, plain_processor: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parts = Parts(tiny, AUTO)
     assert choose(parts) == "fp32"
-    assert not parts.run.precision.exists()
+    assert json.loads(parts.run.precision.read_bytes()) == {"device": "cpu", "precision": "fp32", "seconds": {}}
+    monkeypatch.setattr("mt.training.precision.has_bf16", lambda _: True)  # on another processor
+    assert choose(parts) == "fp32"
 
 
 def test_a_run_that_goes_on_without_bf16_says_so(
@@ -57,7 +61,8 @@ def test_a_run_that_goes_on_without_bf16_says_so(
 ) -> None:
     parts = Parts(tiny, AUTO)
     parts.run.precision.write_text('{"device": "cpu", "precision": "bf16", "seconds": {}}')
-    assert choose(parts) == "fp32"
+    assert [choose(parts) for _ in range(2)] == ["fp32"] * 2
+    assert caplog.text.count("from here on") == 1
     assert "fp32 from here on; this cpu device has no bf16" in caplog.text
 
 
@@ -88,7 +93,7 @@ def test_a_resume_on_another_gpu_chooses_again_only_where_its_format_is_emulated
     for cached in (has_bf16, has_fp16):
         cached.cache_clear()
         request.addfinalizer(cached.cache_clear)
-    for _ in range(2 if expected == "fp16" else 1):  # recorded, and so reported once
+    for _ in range(2):  # recorded, and so reported once
         assert choose_precision(parse_config(SMALLEST, "x.yaml"), model, run, SINGLE_PROCESS) == expected
     assert [f"{expected} from here on; this cuda device has no bf16" in notice for notice in notices] == [
         True

@@ -26,7 +26,7 @@ class Glossary:
     def __init__(self, path: Path | None, keep: Sequence[str] = ()) -> None:
         self._path, self._directions, self._is_optional = path, dict[tuple[str, str], Terms](), False
         self._keep = [_compiled(pattern) for pattern in keep]
-        self._is_tbx = path is not None and path.name.lower().endswith(".tbx")
+        self._is_tbx = path is not None and path.name.lower().removesuffix(".gz").endswith(".tbx")
         self._entries = {} if path is None or self._is_tbx else _unique(_tsv_rows(path), path)
 
     def optional(self) -> "Glossary":

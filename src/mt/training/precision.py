@@ -62,10 +62,8 @@ def _recorded_choice(config: Config, model: TranslationModel, run: RunDir) -> st
     precision = "bf16" if has_bf16(device) else "fp16" if has_fp16(device) else "fp32"
     if recorded is not None:  # on another processor or GPU
         log.warning("training.precision: %s from here on; this %s device has no %s", precision, device.type, recorded)
-    if precision == "fp32":
-        return precision
     seconds: dict[str, float] = {}
-    if device.type == "cpu":
+    if device.type == "cpu" and precision != "fp32":
         seconds = measure_formats(model, config.training.max_tokens)
         precision = "bf16" if seconds["fp32"] > _MIN_SPEEDUP * seconds["bf16"] else "fp32"
         log.info("%s, since bf16 is %.1f times as fast as fp32", precision, seconds["fp32"] / seconds["bf16"])
