@@ -45,7 +45,7 @@ class Comet:
             installed = version("unbabel-comet")
         except PackageNotFoundError:
             installed = "unknown"
-        self.signature = f"model:{checkpoint.resolve().parent.parent.name}|version:{installed}"
+        self.signature = f"model:{checkpoint.parents[1].resolve().name}|version:{installed}"
 
     def score(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> float:
         """Return the mean over all sentences, on the checkpoint's scale (about 0 to 1); higher is better."""
@@ -63,7 +63,9 @@ def find_checkpoint(path: Path) -> Path:
     if not checkpoint.is_file():
         hint = "give the folder that COMET downloads (hparams.yaml and checkpoints/model.ckpt)"
         raise InputError(f"--comet-model {path}: no COMET checkpoint there", hint)
-    settings = checkpoint.resolve().parent.parent / "hparams.yaml"
+    # Its link is not followed: Hugging Face's cache, to which COMET downloads, links to files of other names elsewhere.
+    checkpoint = checkpoint.absolute()
+    settings = checkpoint.parents[1] / "hparams.yaml"
     if not settings.is_file():
         raise InputError(f"--comet-model {path}: there is no {settings}, which belongs to a COMET checkpoint")
-    return checkpoint.absolute()
+    return checkpoint
