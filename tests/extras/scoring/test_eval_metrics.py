@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from command import mt
-from mt.metrics.comet import find_checkpoint
+from mt.extras.scoring.comet import find_checkpoint
 
 needs_comet = pytest.mark.skipif(importlib.util.find_spec("comet") is None, reason="unbabel-comet is not installed")
 
