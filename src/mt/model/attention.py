@@ -162,7 +162,7 @@ class SelfAttention(nn.Module):
 
     def weights(self, x: Tensor, packing: Packing, causal: bool, mask: Tensor | None = None, *_: object) -> Tensor:
         """Return the attention weights (B, H, T, T); arguments as of `forward`, with which a hook calls it."""
-        queries, keys, _ = unpack_heads(self._project(x, packing.rotation), packing, 3, self.n_heads)
+        queries, keys = unpack_heads(self._project(x, packing.rotation), packing, 3, self.n_heads)[:2]
         if causal:
             mask = torch.ones(queries.shape[2], queries.shape[2], dtype=torch.bool, device=x.device).tril()
         elif mask is None:
