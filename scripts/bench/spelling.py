@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from mt.data.augmentation import add_typos
-from mt.evaluation.perturbation import TYPO_SHARE
+from mt.extras.scoring.perturbation import TYPO_SHARE
 from mt.text.casing import WORD
 from mt.text.lines import TextFile
 from mt.text.spelling import Spelling

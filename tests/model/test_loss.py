@@ -10,7 +10,7 @@ from torch import Tensor
 from model_helpers import Watch, near, plain_r_drop, small_model, sources, targets
 from mt.data.tokenizer import PAD_ID
 from mt.model import linear
-from mt.model.loss import fused_cross_entropy, fused_distillation_cross_entropy, fused_r_drop_cross_entropy, with_bias
+from mt.model.loss import distillation_cross_entropy, fused, fused_cross_entropy, r_drop_cross_entropy, with_bias
 from mt.model.packing import Packing
 
 D_MODEL, VOCAB = 16, 40
@@ -55,9 +55,9 @@ class Case:
     def fused(self) -> tuple[Tensor, Tensor]:
         arguments = self.states, self.weight, self.labels, self.smoothing
         if self.kind == "r_drop":
-            return fused_r_drop_cross_entropy(*arguments, self.strength)
+            return fused(r_drop_cross_entropy, *arguments, self.strength)
         if self.kind == "distillation":
-            return fused_distillation_cross_entropy(*arguments, self.teachers, self.strength)
+            return fused(distillation_cross_entropy, *arguments, self.teachers, self.strength)
         return fused_cross_entropy(*arguments)
 
     def plain(self, smoothing: float, strength: float) -> list[Tensor]:
@@ -202,8 +202,8 @@ def test_an_output_bias_is_in_the_loss_and_gets_its_gradient() -> None:
     output = torch.nn.Linear(16, 12)
     torch.nn.init.normal_(output.bias)
     results = []
-    for fused in (True, False):
-        if fused:
+    for is_fused in (True, False):
+        if is_fused:
             loss, _ = fused_cross_entropy(*with_bias(states, output), labels, 0.1)
         else:
             loss = F.cross_entropy(output(states), labels, label_smoothing=0.1, reduction="sum")

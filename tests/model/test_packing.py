@@ -76,16 +76,6 @@ def test_pack_accepts_non_contiguous_tensors(lengths: list[int]) -> None:
     assert torch.autograd.grad((packed * weights).sum(), x)[0].equal(expected[0])
 
 
-def test_sentences_of_equal_lengths_have_no_padding() -> None:
-    full = Packing.of(tokens_of([4, 4, 4]))
-    assert full.shape == (3, 4)
-    assert full.positions.tolist() == [0, 1, 2, 3] * 3
-    assert full.padding is None
-    x = vectors(3, 4, 2)
-    assert full.pack(x).equal(x.flatten(0, 1))
-    assert full.unpack(full.pack(x)).equal(x)
-
-
 @EXAMPLES
 def test_sent_tokens_and_packings_are_the_same(lengths: list[int]) -> None:
     tokens, packing = tokens_of(lengths), Packing.of(tokens_of(lengths))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mt.training.step import TrainStep
-from training_helpers import Parts, resume_is_exact
+from training_helpers import Parts
 
 DROPOUT = "dropout: 0.2, attention_dropout: 0.2, activation_dropout: 0.1"
 SHAPE = f"d_model: 16, n_heads: 2, d_ff: 32, decoder_layers: 2, norm: pre, {DROPOUT}"
@@ -51,10 +51,6 @@ def test_the_forward_pass_keeps_less(tiny: Path) -> None:
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
             step.accumulate_gradients(parts.batches(1), 0)
     assert kept[True] < 0.3 * kept[False]
-
-
-def test_a_resume_is_exact(tiny: Path) -> None:
-    assert resume_is_exact(Parts(tiny, MODELS[0], "training.recompute=true"))
 
 
 @pytest.mark.slow

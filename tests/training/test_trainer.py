@@ -3,9 +3,7 @@
 import json
 import math
 import os
-import resource
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +19,6 @@ from mt.storage import atomic, manifest
 from mt.storage.run_dir import RunDir
 from mt.system.distributed import Distributed
 from mt.training.checkpoints import Checkpoints
-from mt.training.metrics_log import TensorBoard
 from mt.training.step import TrainStep
 from mt.training.validation import Validation
 from training_helpers import NoMemory, Parts, assert_equal, project_copy, resume_is_exact, take_steps
@@ -314,42 +311,6 @@ def test_a_session_verifies_each_checkpoint_once(tmp_path: Path, monkeypatch: py
         checkpoints.prune(3, set())
     assert checkpoints.steps() == [2, 3, 4]
     assert read == [run.checkpoint(step) / "weights" for step in (4, 3, 2)]
-
-
-def test_what_is_over_begins_no_curves(tiny: Path) -> None:
-    parts = Parts(tiny, "training.tensorboard=true", "training.max_steps=2")
-    for _ in range(2):
-        trainer = parts.trainer()
-        trainer.run()
-        trainer.metrics.close()
-    assert len(list(parts.run.root.rglob("*tfevents*"))) == 1
-
-
-def test_a_broken_tensorboard_stops_no_training(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch, notices: list[str]
-) -> None:
-    parts = Parts(tiny, "training.tensorboard=true", "training.max_steps=1")
-    (tiny / "tensorboard").mkdir()
-    (tiny / "tensorboard" / "__init__.py").write_text("raise ImportError('of another numpy')\n")
-    for name in [name for name in sys.modules if name.startswith(("tensorboard", "torch.utils.tensorboard"))]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.syspath_prepend(str(tiny))
-    parts.trainer().run()
-    assert "training.tensorboard: no curves are written, the package is not usable" in "".join(notices)
-    assert not list(parts.run.root.rglob("*tfevents*"))
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # tensorboard's own thread
-def test_curves_that_cannot_be_written_name_their_folder(tiny: Path) -> None:
-    run = Parts(tiny).run
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
-    try:
-        with pytest.raises(MachineError) as caught:
-            TensorBoard(run)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert str(caught.value).startswith(f"{run.tensorboard}: cannot write here: ")
 
 
 def test_a_best_step_whose_checkpoint_is_gone_is_forgotten(tiny: Path) -> None:

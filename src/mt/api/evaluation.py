@@ -15,9 +15,9 @@ from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError, contradict
 from mt.evaluation import test_set
 from mt.evaluation.length_penalty import penalties_json, penalties_table, try_length_penalties
-from mt.evaluation.perturbation import evaluate_perturbed, perturbations_json, perturbations_table
 from mt.evaluation.texts import pair_text, refuse_test_text, results_name, run_texts, texts_in
-from mt.metrics.comet import Comet
+from mt.extras.scoring.comet import Comet
+from mt.extras.scoring.perturbation import evaluate_perturbed, perturbations_json, perturbations_table
 from mt.metrics.scores import bleu_signature, bleu_tokenizer, refuse_missing_tokenizer
 from mt.storage.find_model import run_of
 from mt.storage.output_path import refuse_inputs
@@ -122,7 +122,9 @@ def evaluate(
         refuse_inputs(files, [source, reference])
         if output is not None and not force and (existing := next(filter(Path.exists, files), None)):
             raise InputError(f"--output {folder}: {existing} exists", "name another, or overwrite it with --force")
-    results = test_set.evaluate(opened.translator, _with_metrics(config, metrics), texts, methods, comet)
+    results = test_set.evaluate(opened.translator, _with_metrics(config, metrics), texts, methods)
+    if comet is not None:
+        results = list(map(comet.added_to, results))
     return Evaluation(tuple(results), folder, name)
 
 

@@ -50,13 +50,14 @@ def train(config: ConfigLike, *, runs: str | Path = "runs", progress: Listener |
 def start(config: ConfigLike, overrides: list[str], runs: Path, progress: Listener | None = None) -> Run:
     """Train as `train` does, with overrides of the form `training.max_steps=100`."""
     with _in_all_ranks(config, overrides) as (settings, distributed):
+        from mt.extras.tracking.trackers import start_trackers
         from mt.pipeline import run
 
         if settings.exports:
             from mt.extras.export.exporting import require_packages
 
             require_packages(*settings.exports)
-        summary = run.run(settings, runs, distributed, _write_extras, progress)
+        summary = run.run(settings, runs, distributed, _write_extras, progress, start_trackers)
     return Run(runs / settings.name, summary)
 
 

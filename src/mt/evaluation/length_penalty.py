@@ -29,20 +29,16 @@ class PenaltyResult:
 
 
 def try_length_penalties(
-    translator: Translator,
-    config: Config,
-    texts: Sequence[EvalText],
-    beam_size: int | None = None,
-    penalties: Sequence[float] = PENALTIES,
+    translator: Translator, config: Config, texts: Sequence[EvalText], beam_size: int | None = None
 ) -> list[PenaltyResult]:
-    """Translate and score a validation set, never a test set, with each length penalty.
+    """Translate and score a validation set, never a test set, with each of `PENALTIES`.
 
     Other search settings are the configuration's, but for the beam size if one is given.
     """
     results = []
     warn_long_lines(translator, texts)
-    with progress(total=len(penalties), unit="penalty", desc="trying length penalties") as bar:
-        for penalty in penalties:
+    with progress(total=len(PENALTIES), unit="penalty", desc="trying length penalties") as bar:
+        for penalty in PENALTIES:
             options = search_options(config, length_penalty=penalty, beam_size=beam_size)
             results.append(_result(penalty, translate_texts(translator, texts, options), config))
             bar.update()

@@ -12,7 +12,6 @@ from mt.decoding.engine import SearchOptions
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.text_translation import Translated, translate_texts
 from mt.decoding.translator import Translator
-from mt.metrics.comet import Comet
 from mt.metrics.scores import Scores, rounded, score
 from mt.storage import atomic
 from mt.text.language_id import wrong_language_share
@@ -104,9 +103,8 @@ def evaluate(
     config: Config,
     texts: Sequence[EvalText],
     methods: Sequence[Method] | None = None,
-    comet: Comet | None = None,
 ) -> list[MethodResult]:
-    """Translate and score a test set by direction and method (default: the configured ones), with COMET if given."""
+    """Translate and score a test set by direction and method (default: the configured ones)."""
     results, data = [], config.data
     languages = [*data.source_lang, *data.target_lang]
     for text in texts:
@@ -117,9 +115,6 @@ def evaluate(
             [translated] = translate_texts(translator, [text], method.options, method.utility)
             hypotheses = translated.hypotheses
             scores = score(hypotheses, text.references, config.evaluation, text.target_lang)
-            if comet is not None:
-                comet_score = comet.score(text.sources, hypotheses, text.references)
-                scores = replace(scores, comet=comet_score, signatures=scores.signatures | {"comet": comet.signature})
             rate = len(text.sources) / max(translated.seconds, 1e-9)
             terms = translator.for_text(text).term_share(text.sources, hypotheses)
             wrong = wrong_language_share(hypotheses, text.target_lang, languages) if len(data.target_lang) > 1 else None

@@ -99,6 +99,11 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
     return x.view(batch, length, n_heads, d_model // n_heads).transpose(1, 2)
 
 
+def unpack_heads(projected: Tensor, packing: Packing, parts: int, n_heads: int) -> list[Tensor]:
+    """Restore padding, and split joined projections (N, parts * D) among the heads: (B, H, L, K) each."""
+    return [split_heads(part, n_heads) for part in packing.unpack(projected).chunk(parts, dim=-1)]
+
+
 def join_heads(heads: Tensor) -> Tensor:
     """Concatenate the heads: (B, H, T, K) to (B, T, D)."""
     return heads.transpose(1, 2).flatten(2)
@@ -145,7 +150,8 @@ class SelfAttention(nn.Module):
             queries, keys, values = projected.view(len(x), 3, self.n_heads, -1).unbind(1)  # (N, H, K) each
             heads = attend_packed(queries, keys, values, packing, packing, causal, dropout)  # (N, D)
         else:
-            queries, key_values = self._split(projected, packing)  # (B, H, T, K)
+            queries, keys, values = unpack_heads(projected, packing, 3, self.n_heads)  # (B, H, T, K) each
+            key_values = KeyValues(keys, values)
             if mask is None and not causal:
                 mask = attention_mask(packing.pad)  # (B, 1, 1, T)
             if cache is not None:
@@ -156,12 +162,12 @@ class SelfAttention(nn.Module):
 
     def weights(self, x: Tensor, packing: Packing, causal: bool, mask: Tensor | None = None, *_: object) -> Tensor:
         """Return the attention weights (B, H, T, T); arguments as of `forward`, with which a hook calls it."""
-        queries, key_values = self._split(self._project(x, packing.rotation), packing)
+        queries, keys = unpack_heads(self._project(x, packing.rotation), packing, 3, self.n_heads)[:2]
         if causal:
             mask = torch.ones(queries.shape[2], queries.shape[2], dtype=torch.bool, device=x.device).tril()
         elif mask is None:
             mask = attention_mask(packing.pad)
-        return scaled_dot_product_weights(queries, key_values.keys, mask)
+        return scaled_dot_product_weights(queries, keys, mask)
 
     def step(
         self, x: Tensor, cache: KeyValueCache, used: int, mask: Tensor | None, rotation: Tensor | None = None
@@ -182,11 +188,6 @@ class SelfAttention(nn.Module):
 
     def _project(self, x: Tensor, rotation: Tensor | None) -> Tensor:
         return rotated(self.in_proj(x), rotation, self.n_heads)  # (N, 3 D)
-
-    def _split(self, projected: Tensor, packing: Packing) -> tuple[Tensor, KeyValues]:
-        parts = packing.unpack(projected).chunk(3, dim=-1)  # (B, T, D) each
-        queries, keys, values = (split_heads(part, self.n_heads) for part in parts)  # (B, H, T, K) each
-        return queries, KeyValues(keys, values)
 
 
 class CrossAttention(nn.Module):
@@ -212,13 +213,14 @@ class CrossAttention(nn.Module):
         else:
             queries = split_heads(tgt.unpack(queries), self.n_heads)  # (B, H, T, K)
             mask = attention_mask(src.pad)  # (B, 1, 1, S)
-            heads = tgt.pack(attend(queries, self._split(key_values, src), mask, False, dropout))  # (N, D)
+            source = KeyValues(*unpack_heads(key_values, src, 2, self.n_heads))  # (B, H, S, K) each
+            heads = tgt.pack(attend(queries, source, mask, False, dropout))  # (N, D)
         y: Tensor = self.out_proj(heads)  # (N, D)
         return y
 
     def project(self, memory: Tensor, src: Packing) -> KeyValues:
         """Project the encoder's output (M, D) to keys and values (B, H, S, K), once per sentence, for `step`."""
-        return self._split(self.kv_proj(memory), src)
+        return KeyValues(*unpack_heads(self.kv_proj(memory), src, 2, self.n_heads))
 
     def weights(self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:
         """Return the attention weights (B, H, T, S); arguments as of `forward`."""
@@ -250,10 +252,6 @@ class CrossAttention(nn.Module):
         """
         queries = split_heads(self.q_proj(x).view(len(key_values.keys), -1, x.shape[1]), self.n_heads)  # (B, H, W, K)
         return _attend_step(self.out_proj, queries, key_values, mask)
-
-    def _split(self, projected: Tensor, src: Packing) -> KeyValues:
-        keys, values = src.unpack(projected).chunk(2, dim=-1)  # (B, S, D) each
-        return KeyValues(split_heads(keys, self.n_heads), split_heads(values, self.n_heads))
 
 
 def _attend_step(out_proj: Linear, queries: Tensor, key_values: KeyValues, mask: Tensor | None) -> Tensor:

@@ -17,9 +17,9 @@ from mt.model.linear import linear_without_grad
 from mt.model.loss_rows import add_product, plain_rows, rows_function
 
 _BLOCK_BYTES = 2**29  # of a block of logits in fp32, on a GPU
-Teachers = Sequence[tuple[Tensor, Tensor]]  # each one's states (N, E) and output matrix (V, E)
+Teachers = Sequence[tuple[Tensor, Tensor]]  # each one's states (N, E) of the same tokens, and output matrix (V, E)
 # A loss, the negative log-likelihood, and the loss's gradients by states and weight, where they are wanted.
-_Losses = tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None]
+Losses = tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None]
 
 
 def with_bias(states: Tensor, output: nn.Linear) -> tuple[Tensor, Tensor]:
@@ -48,44 +48,16 @@ def fused_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothin
     # Inside the autograd function gradients are always off.
     wants_gradient = torch.is_grad_enabled() and (states.requires_grad or weight.requires_grad)
     compute = _cuda_cross_entropy if states.is_cuda else _cross_entropy
-    return _apply(compute, states, weight, labels, smoothing, wants_gradient)
+    return fused(compute, states, weight, labels, smoothing, wants_gradient)
 
 
-def fused_r_drop_cross_entropy(
-    states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, alpha: float
-) -> tuple[Tensor, Tensor]:
-    """Return the loss of R-Drop (Liang et al. 2021, arXiv:2106.14448, equation 4), halved to compare with others.
+def fused(compute: Callable[..., Losses], *arguments: Any) -> tuple[Tensor, Tensor]:
+    """Return a loss and the negative log-likelihood, both summed over tokens, in nats; only the loss has a gradient.
 
     Args:
-        states: (2 N, D), of one batch in two passes that differ in their dropout, one pass after the other.
-        weight, labels, smoothing: as of `fused_cross_entropy`.
-        alpha: the weight of the divergence between the passes.
-
-    Returns:
-        as `fused_cross_entropy`, the mean of both passes.
+        compute: computes them and the gradients by its first two arguments, states and weight.
+        arguments: of `compute`.
     """
-    return _apply(_r_drop_cross_entropy, states, weight, labels, smoothing, alpha)
-
-
-def fused_distillation_cross_entropy(
-    states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, teachers: Teachers, share: float
-) -> tuple[Tensor, Tensor]:
-    """Return the loss of word-level knowledge distillation (Kim and Rush 2016, arXiv:1606.07947, section 3.1).
-
-    It is a cross-entropy, not a divergence, so it does not fall to zero.
-
-    Args:
-        states, weight, labels, smoothing: the student's, as of `fused_cross_entropy`.
-        teachers: the states of each for the same tokens, and its output layer's matrix.
-        share: of the teachers' mean distribution in the target distribution; the rest is the smoothed labels.
-
-    Returns:
-        as `fused_cross_entropy`.
-    """
-    return _apply(_distillation_cross_entropy, states, weight, labels, smoothing, teachers, share)
-
-
-def _apply(compute: Callable[..., _Losses], *arguments: Any) -> tuple[Tensor, Tensor]:
     loss, nll = _FusedLoss.apply(compute, *arguments)  # type: ignore[no-untyped-call]
     return loss, nll
 
@@ -94,7 +66,7 @@ class _FusedLoss(torch.autograd.Function):
     """A loss that is computed together with its gradients by the first two arguments, states and weight."""
 
     @staticmethod
-    def forward(ctx: Any, compute: Callable[..., _Losses], *arguments: Any) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, compute: Callable[..., Losses], *arguments: Any) -> tuple[Tensor, Tensor]:
         loss, nll, ctx.gradients = compute(*arguments)
         ctx.mark_non_differentiable(nll)
         return loss, nll
@@ -107,7 +79,7 @@ class _FusedLoss(torch.autograd.Function):
         return None, grad_states.mul_(grads[0].to(grad_states.dtype)), grad_weight.mul_(grads[0]), *others
 
 
-def _cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, wants_gradient: bool) -> _Losses:
+def _cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, wants_gradient: bool) -> Losses:
     """Sum over tokens of (1 - e) * -log p(label) + e / V * sum_v -log p(v).
 
     With z the logits, that is logsumexp(z) - (1 - e) * z_label - e / V * sum(z), and its gradient by z is
@@ -151,7 +123,7 @@ def _cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothing: fl
 
 def _cuda_cross_entropy(
     states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, wants_gradient: bool
-) -> _Losses:
+) -> Losses:
     """Compute the same with large matrix products and one kernel per block; gradients and sums are in fp32.
 
     The gradient by the logits is in the products' number format. In fp16 it is computed 1,024 times as large, so that
@@ -179,8 +151,12 @@ def _cuda_cross_entropy(
     return losses[0].sum(), losses[1].sum(), gradients
 
 
-def _r_drop_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, alpha: float) -> _Losses:
-    """The mean of two passes' cross-entropies plus alpha / 4 times the sum of their two Kullback-Leibler divergences.
+def r_drop_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, alpha: float) -> Losses:
+    """Compute the loss of R-Drop (Liang et al. 2021, arXiv:2106.14448, equation 4), halved to compare with others.
+
+    It is the mean of two passes' cross-entropies plus alpha / 4 times the sum of their two Kullback-Leibler
+    divergences. The states (2 N, D) are those of one batch in two passes that differ in their dropout, one pass after
+    the other; the other arguments are as of `fused_cross_entropy`.
 
     With p, q the passes' distributions, d the difference of their logits, and A, B the means of d under p and q, the
     divergences KL(p, q) and KL(q, p) sum to A - B: the softmax's denominators cancel out. Their sum's gradient is
@@ -221,12 +197,14 @@ def _r_drop_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smooth
     return loss, nll, (grad_passes.view_as(states), grad_weight)
 
 
-def _distillation_cross_entropy(
+def distillation_cross_entropy(
     states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, teachers: Teachers, share: float
-) -> _Losses:
-    """Cross-entropy with a mixture t of the smoothed labels and the mean of the teachers' distributions.
+) -> Losses:
+    """Compute the loss of word-level knowledge distillation (Kim and Rush 2016, arXiv:1606.07947, section 3.1).
 
-    The loss is -sum(t log p) and its gradient by the logits p - t.
+    It is the cross-entropy -sum(t log p) with a mixture t of the smoothed labels and, as a share of it, the mean of the
+    teachers' distributions; its gradient by the logits is p - t. No divergence, it does not fall to zero. The other
+    arguments are the student's, as of `fused_cross_entropy`.
     """
     inputs, matrix = _in_product_dtype(states, weight)
     loss, nll = (states.new_zeros((), dtype=torch.float32) for _ in range(2))

@@ -3,8 +3,9 @@
 Each stage records a key of its inputs, and is skipped while its output carries that key.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from mt.storage.find_model import refuse_pipeline
 from mt.storage.run_dir import RunDir
 from mt.system.devices import choose_device, deterministic_algorithms
 from mt.system.distributed import SINGLE_PROCESS, Distributed, refuse_mixed_devices
+from mt.training.metrics_log import Tracker
 
 
 def run(
@@ -32,6 +34,7 @@ def run(
     distributed: Distributed = SINGLE_PROCESS,
     afterwards: Callable[[Config, RunDir], Iterable[str]] = lambda *_: (),
     listener: Callable[[Mapping[str, Any]], object] | None = None,
+    start_trackers: Callable[[Config, RunDir], Sequence[Tracker]] = lambda *_: (),
 ) -> str:
     """Run every stage that is not done yet.
 
@@ -43,6 +46,7 @@ def run(
         distributed: the ranks of this training.
         afterwards: extras for rank 0 to write once the model folder is complete; yields lines of the summary.
         listener: called in rank 0 with each event of the metrics log, as the training goes.
+        start_trackers: called in rank 0 before the first event.
 
     Returns:
         the summary to print; empty in other ranks than 0.
@@ -69,6 +73,7 @@ def run(
         tokenizers = TokenizerPair.load(run_dir.tokenizer, config.tokenizer.shared)
         trainer = make_trainer(config, run_dir, tokenizers, device, pretrained, distributed, origin)
         trainer.metrics.listener = listener or trainer.metrics.listener
+        trainer.metrics.start_trackers = partial(start_trackers, config, run_dir)
         with closing(trainer.metrics):
             state = trainer.run()
             finish(config, run_dir, tokenizers, trainer, state)

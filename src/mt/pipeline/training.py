@@ -1,5 +1,6 @@
 """Construction of a run's trainer from data, model and validation set, and checks before any work."""
 
+import importlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -29,7 +30,6 @@ from mt.pipeline.data import sample_text
 from mt.storage.run_dir import RunDir
 from mt.system.distributed import SINGLE_PROCESS, Distributed
 from mt.text.languages import BACK_TRANSLATION_TAG
-from mt.training.metrics_log import refuse_missing_wandb
 from mt.training.trainer import Trainer
 from mt.training.validation import Validator
 
@@ -46,7 +46,8 @@ def check_requirements(config: Config, distributed: Distributed = SINGLE_PROCESS
     if distributed.world_size > 1 and config.training.sharding == "none":  # each would train its own model
         message = f"training.sharding: it is none, but {distributed.world_size} processes were started"
         raise InputError(message, "set it to ddp, or start one process")
-    refuse_missing_wandb(config.training)
+    if config.training.wandb:
+        _require_wandb()
     scoring = config.evaluation.bleu_tokenize
     refuse_missing_tokenizer(*(bleu_tokenizer(scoring, lang) for lang in config.data.target_lang))
     if config.training.freeze:
@@ -55,6 +56,17 @@ def check_requirements(config: Config, distributed: Distributed = SINGLE_PROCESS
     if distributed.is_main:
         for sentence in unused_keys(config):
             log.warning("%s%s", place, sentence)
+
+
+def _require_wandb() -> None:
+    try:
+        # A folder `wandb`, as the package itself writes, can be imported, too.
+        importlib.import_module("wandb").init  # noqa: B018
+    except (ImportError, AttributeError) as error:
+        raise InputError(
+            f"training.wandb: the package wandb cannot be imported ({error})",
+            "pip install 'mt-train[wandb]', or set it to false",
+        ) from None
 
 
 def make_trainer(

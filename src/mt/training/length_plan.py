@@ -32,8 +32,8 @@ class LengthPlan:
     ) -> None:
         self._path, self._settings, self._distributed = run.length, settings, distributed
         self._earlier, self._started = elapsed, time.monotonic()
-        self._step_seconds: list[float] = []
-        self._validation_seconds: list[float] = []
+        self._steps = self._validations = 0  # of this session
+        self._step_seconds = self._validation_seconds = 0.0
         self._limit = {"minutes": settings.minutes, "max_steps": settings.max_steps}
         self._plans: dict[int, int] = {}
         record = recorded_choice(run.length, "limit", "plans")
@@ -52,12 +52,14 @@ class LengthPlan:
         return self._earlier + time.monotonic() - self._started
 
     def add_step(self, seconds: float) -> None:
-        """Count a step of this session."""
-        self._step_seconds.append(seconds)
+        """Count a step of this session; the first is slow, and its time left out."""
+        self._step_seconds += seconds if self._steps else 0.0
+        self._steps += 1
 
     def add_validation(self, seconds: float) -> None:
         """Count a validation of this session."""
-        self._validation_seconds.append(seconds)
+        self._validations += 1
+        self._validation_seconds += seconds
 
     def at(self, step: int) -> int:
         """Return the number of steps that holds at a step."""
@@ -78,7 +80,7 @@ class LengthPlan:
         before, minutes = self.at(step), self._settings.minutes
         if minutes is None or step <= max(self._plans, default=0) or step >= before * _FINAL_SHARE:
             return before
-        if len(self._step_seconds) < 2:  # the speed of this session is not known yet
+        if self._steps < 2:  # the speed of this session is not known yet
             return before
         seconds_left, per_step = self._distributed.broadcast((60 * minutes - self.elapsed, self._seconds_per_step()))
         self._plan(step, fitting_steps(self._settings, step, seconds_left, per_step))
@@ -90,10 +92,9 @@ class LengthPlan:
         return self._plans[step]
 
     def _seconds_per_step(self) -> float:
-        """Return the mean time of a step and its share of a validation; the session's first, slow step is left out."""
-        steps, validations = self._step_seconds[1:], self._validation_seconds or [0.0]
-        per_step, per_validation = (sum(times) / len(times) for times in (steps, validations))
-        return per_step + per_validation / self._settings.validate_every
+        """Return the mean time of a step and its share of a validation."""
+        per_validation = self._validation_seconds / max(1, self._validations)
+        return self._step_seconds / (self._steps - 1) + per_validation / self._settings.validate_every
 
     def _plan(self, step: int, steps: int) -> None:
         before = self.at(step)

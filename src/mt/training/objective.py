@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from mt.config import TrainingConfig
 from mt.model.attention import Links
 from mt.model.build import TranslationModel
-from mt.model.loss import fused_cross_entropy, fused_distillation_cross_entropy, fused_r_drop_cross_entropy, with_bias
+from mt.model.loss import distillation_cross_entropy, fused, fused_cross_entropy, r_drop_cross_entropy, with_bias
 from mt.model.packing import Packing
 from mt.model.transformer import Transformer
 from mt.training.compilation import compile_layers, train_with
@@ -66,11 +66,10 @@ class Objective(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         states, weight = with_bias(states, self.model.output)  # (N, D), (V, D)
         if self._r_drop > 0:
-            return fused_r_drop_cross_entropy(states, weight, labels, self._smoothing, self._r_drop)
+            return fused(r_drop_cross_entropy, states, weight, labels, self._smoothing, self._r_drop)
         if teachers := self._teachers():
             with torch.no_grad():
                 teacher_states = [with_bias(teacher.states(*inputs), teacher.output) for teacher in teachers]
-            return fused_distillation_cross_entropy(
-                states, weight, labels, self._smoothing, teacher_states, self._distill_weight
-            )
+            arguments = states, weight, labels, self._smoothing, teacher_states, self._distill_weight
+            return fused(distillation_cross_entropy, *arguments)
         return fused_cross_entropy(states, weight, labels, self._smoothing)

@@ -91,7 +91,7 @@ class Trainer:
         self._set_length(self._length.at(state.step))
         if not self._end_reason():  # a finished training keeps its best score
             state.use_measure(validation_measure(config))
-        self.metrics = MetricsLog(run, config, not distributed.is_main)
+        self.metrics = MetricsLog(run, not distributed.is_main)
         self._validate = validate
         scales_loss = self.train_step.loss_scale is not None
         self.step_results = StepResults(state, self.metrics, self.train_step.reads_late, scales_loss)

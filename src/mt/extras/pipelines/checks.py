@@ -21,7 +21,7 @@ from mt.extras.pipelines.output_names import SCORE_NAMES, eval_names, name_in, t
 from mt.extras.pipelines.plan import MODELS, TEXT_KINDS, Plan, Step
 from mt.extras.pipelines.records import may_write
 from mt.extras.pipelines.schema import Score
-from mt.metrics.comet import find_checkpoint
+from mt.extras.scoring.comet import find_checkpoint
 from mt.storage.output_path import is_device, require_replaceable, require_writable
 from mt.storage.run_dir import RunDir
 from mt.system.devices import usable_devices

@@ -1,12 +1,15 @@
 """COMET (Rei et al. 2020, arXiv:2009.09025): a learned metric, through its own package, which mt does not install."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mt.console import log
 from mt.errors import InputError, first_line
+
+if TYPE_CHECKING:
+    from mt.evaluation.test_set import MethodResult
 
 _BATCH = 16  # sentences; the package's default
 
@@ -45,16 +48,19 @@ class Comet:
             installed = version("unbabel-comet")
         except PackageNotFoundError:
             installed = "unknown"
-        self.signature = f"model:{checkpoint.resolve().parent.parent.name}|version:{installed}"
+        self.signature = f"model:{checkpoint.parents[1].resolve().name}|version:{installed}"
 
-    def score(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> float:
-        """Return the mean over all sentences, on the checkpoint's scale (about 0 to 1); higher is better."""
+    def added_to(self, result: "MethodResult") -> "MethodResult":
+        """Return a result with COMET: the mean over all sentences, on the checkpoint's scale; higher is better."""
+        text, hypotheses = result.translated.text, result.translated.hypotheses
         samples = [
             {"src": source, "mt": hypothesis, "ref": reference}
-            for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True)
+            for source, hypothesis, reference in zip(text.sources, hypotheses, text.references, strict=True)
         ]
         prediction = self._model.predict(samples, batch_size=_BATCH, gpus=self._gpus, progress_bar=False)
-        return float(prediction.system_score)
+        signatures = result.scores.signatures | {"comet": self.signature}
+        scores = replace(result.scores, comet=float(prediction.system_score), signatures=signatures)
+        return replace(result, scores=scores)
 
 
 def find_checkpoint(path: Path) -> Path:
@@ -63,7 +69,9 @@ def find_checkpoint(path: Path) -> Path:
     if not checkpoint.is_file():
         hint = "give the folder that COMET downloads (hparams.yaml and checkpoints/model.ckpt)"
         raise InputError(f"--comet-model {path}: no COMET checkpoint there", hint)
-    settings = checkpoint.resolve().parent.parent / "hparams.yaml"
+    # Its link is not followed: Hugging Face's cache, to which COMET downloads, links to files of other names elsewhere.
+    checkpoint = checkpoint.absolute()
+    settings = checkpoint.parents[1] / "hparams.yaml"
     if not settings.is_file():
         raise InputError(f"--comet-model {path}: there is no {settings}, which belongs to a COMET checkpoint")
-    return checkpoint.absolute()
+    return checkpoint

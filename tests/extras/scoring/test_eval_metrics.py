@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from command import mt
+from mt.extras.scoring.comet import find_checkpoint
 
 needs_comet = pytest.mark.skipif(importlib.util.find_spec("comet") is None, reason="unbabel-comet is not installed")
 
@@ -79,6 +80,14 @@ def test_a_checkpoint_without_its_settings(trained: Path, tmp_path: Path) -> Non
     folder = folder_with(tmp_path, "checkpoints/model.ckpt")
     done = mt("eval", "--metrics", "comet", "--comet-model", folder, cwd=trained, code=2)
     assert f"there is no {folder}/hparams.yaml" in done.stderr
+
+
+def test_a_checkpoint_is_found_where_comet_downloads_it(tmp_path: Path) -> None:
+    """Hugging Face's cache holds links, `snapshots/REVISION/checkpoints/model.ckpt` to `blobs/HASH`."""
+    snapshot = folder_with(tmp_path, "blobs/1f", "blobs/2a", "snapshots/27/checkpoints/empty") / "snapshots" / "27"
+    (snapshot / "checkpoints" / "model.ckpt").symlink_to("../../../blobs/1f")
+    (snapshot / "hparams.yaml").symlink_to("../../blobs/2a")
+    assert find_checkpoint(snapshot) == snapshot / "checkpoints" / "model.ckpt"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("comet") is not None, reason="unbabel-comet is installed")

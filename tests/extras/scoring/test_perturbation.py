@@ -15,7 +15,7 @@ from mt.data import phrasebook
 from mt.data.eval_texts import EvalText
 from mt.decoding.engine import SearchOptions
 from mt.errors import InputError
-from mt.evaluation.perturbation import PERTURBATIONS, evaluate_perturbed, perturbed
+from mt.extras.scoring.perturbation import PERTURBATIONS, evaluate_perturbed, perturbed
 from mt.storage.run_dir import ModelDir
 
 PAIRS = list(phrasebook.sentence_pairs("valid"))[:200]

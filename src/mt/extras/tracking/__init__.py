@@ -1,0 +1,1 @@
+"""Programs that show the numbers of a training."""
