@@ -3,6 +3,7 @@
 import inspect
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -30,6 +31,7 @@ from mt.extras.pipelines.schema import COMMANDS, KINDS, PipelineFile, Place, Tra
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 WIDTH = 100  # columns of a page's lines
+_SHARED = 4  # commands from which on an option is listed once for all
 
 _SOURCES: dict[str, type[Section]] = {
     "Two text files": PairFiles,
@@ -83,21 +85,35 @@ def _step_options(kind: str) -> str:
 
 
 def commands_page() -> str:
-    """List each command with its arguments and options."""
+    """List each command with its arguments and options; those of several commands are at the end."""
     parts = [
         "# Commands",
         _wrapped(
             "Generated from the command line by `python scripts/reference.py`; `mt COMMAND --help` prints the same."
         ),
     ]
-    for name, command in _commands("mt", app):
-        context = click.Context(command, info_name=name)
+    commands = {name: (command, click.Context(command, info_name=name)) for name, command in _commands("mt", app)}
+    options = {name: _options(*found) for name, found in commands.items()}
+    count = Counter(option for found in options.values() for option in found)
+    shared = [option for option, number in count.items() if number >= _SHARED]
+    for name, (command, context) in commands.items():
         usage = " ".join([name, *command.collect_usage_pieces(context)])
         parts.append(f"## {name}\n\n```text\n{usage}\n```\n\n{_paragraphs(command.help or '')}")
-        records = [record for option in command.params if (record := option.get_help_record(context)) and record[1]]
-        if records:
-            parts.append("\n".join(_item(f"`{option}`: {' '.join(meaning.split())}") for option, meaning in records))
-    return "\n\n".join(parts) + "\n"
+        own = [_option(option) for option in options[name] if option not in shared]
+        also = ", ".join(f"`{option[0].split()[0].strip(',')}`" for option in options[name] if option in shared)
+        parts.append("\n".join(own + [_item(f"[Also](#options-of-several-commands) {also}.")] * bool(also)))
+    parts.append("## Options of several commands\n\n" + "\n".join(map(_option, shared)))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _options(command: click.Command, context: click.Context) -> list[tuple[str, str]]:
+    """Return each option with its meaning."""
+    records = (option.get_help_record(context) for option in command.params)
+    return [(names, " ".join(meaning.split())) for names, meaning in filter(None, records) if meaning]
+
+
+def _option(option: tuple[str, str]) -> str:
+    return _item(f"`{option[0]}`: {option[1]}")
 
 
 def api_page() -> str:
