@@ -5,8 +5,8 @@
     step time = compute(tokens / N) + 2 (N - 1) / N * bytes of the gradients / bandwidth
 
 Compute is the model's operations (`flops.py`) over the rate that a device reaches, not the one on its data sheet;
-the exchange is a ring all-reduce of 32-bit gradients. They do not overlap here, so the model is on the safe side. More
-GPUs stop paying off where the exchange takes as long as the compute: half of every GPU is wasted there.
+the exchange is a ring all-reduce of 32-bit gradients. They do not overlap here, so the estimate is conservative. More
+GPUs do not pay once the exchange takes as long as the compute: half of every GPU is then wasted.
 `bench/scaling.py` compares the same formula with measured steps.
 """
 

@@ -3,6 +3,7 @@
 import inspect
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -30,6 +31,7 @@ from mt.extras.pipelines.schema import COMMANDS, KINDS, PipelineFile, Place, Tra
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 WIDTH = 100  # columns of a page's lines
+_SHARED = 3  # lists with the same item, from which on it is in a section of its own
 
 _SOURCES: dict[str, type[Section]] = {
     "Two text files": PairFiles,
@@ -68,7 +70,9 @@ def configuration_page() -> str:
     ]
     sections = {name: SECTIONS.get(name) for name in Config.model_fields}
     parts += [f"## {name}\n\n{_keys(section)}" for name, section in sections.items() if section]
-    parts += [f"## A source: {title[0].lower()}{title[1:]}\n\n{_keys(kind)}" for title, kind in _SOURCES.items()]
+    sources, shared = _with_shared({title: _items(kind) for title, kind in _SOURCES.items()}, "A source: shared keys")
+    parts += [f"## A source: {title[0].lower()}{title[1:]}\n\n{text}" for title, text in sources.items()]
+    parts.append(shared)
     parts += [f"## {title}\n\n{_keys(kind)}" for title, kind in _PIPELINES.items()]
     parts += [_step_options(kind) for kind in KINDS if kind != "train"]
     return "\n\n".join(parts) + "\n"
@@ -83,21 +87,41 @@ def _step_options(kind: str) -> str:
 
 
 def commands_page() -> str:
-    """List each command with its arguments and options."""
+    """List each command with its arguments and options; shared options are at the end."""
     parts = [
         "# Commands",
         _wrapped(
             "Generated from the command line by `python scripts/reference.py`; `mt COMMAND --help` prints the same."
         ),
     ]
-    for name, command in _commands("mt", app):
-        context = click.Context(command, info_name=name)
+    commands = {name: (command, click.Context(command, info_name=name)) for name, command in _commands("mt", app)}
+    options, shared = _with_shared({name: _options(*found) for name, found in commands.items()}, "Shared options")
+    for name, (command, context) in commands.items():
         usage = " ".join([name, *command.collect_usage_pieces(context)])
         parts.append(f"## {name}\n\n```text\n{usage}\n```\n\n{_paragraphs(command.help or '')}")
-        records = [record for option in command.params if (record := option.get_help_record(context)) and record[1]]
-        if records:
-            parts.append("\n".join(_item(f"`{option}`: {' '.join(meaning.split())}") for option, meaning in records))
-    return "\n\n".join(parts) + "\n"
+        parts += filter(None, [options[name]])
+    return "\n\n".join([*parts, shared]) + "\n"
+
+
+def _options(command: click.Command, context: click.Context) -> dict[str, str]:
+    """Return the item of each option by its first name."""
+    records = filter(None, (option.get_help_record(context) for option in command.params))
+    return {
+        names.split()[0].strip(","): f"`{names}`: {' '.join(meaning.split())}" for names, meaning in records if meaning
+    }
+
+
+def _with_shared(lists: dict[str, dict[str, str]], title: str) -> tuple[dict[str, str], str]:
+    """Return lists as text, and a section with the items that several lists share, which these only name."""
+    count = Counter(item for items in lists.values() for item in items.items())
+    shared = dict(item for item, number in count.items() if number >= _SHARED)
+    texts = {}
+    for name, items in lists.items():
+        own = [_item(text) for key, text in items.items() if shared.get(key) != text]
+        named = ", ".join(f"`{key}`" for key, text in items.items() if shared.get(key) == text)
+        link = f"[{title.split(': ')[-1].capitalize()}](#{re.sub('[^a-z]+', '-', title.lower())})"
+        texts[name] = "\n".join(own + [_item(f"{link}: {named}.")] * bool(named))
+    return texts, f"## {title}\n\n" + "\n".join(map(_item, shared.values()))
 
 
 def api_page() -> str:
@@ -180,11 +204,16 @@ def _paragraphs(text: str) -> str:
 
 
 def _keys(section: type[Section]) -> str:
-    return "\n".join(
-        _item(f"`{key}` ({_kind(field)}; {_default(field)}): {field.description or ''}")
+    return "\n".join(map(_item, _items(section).values()))
+
+
+def _items(section: type[Section]) -> dict[str, str]:
+    """Return the item of each key."""
+    return {
+        key: f"`{key}` ({_kind(field)}; {_default(field)}): {field.description or ''}"
         for key, field in section.model_fields.items()
         if section is not Config or key not in SECTIONS
-    )
+    }
 
 
 def _item(text: str) -> str:

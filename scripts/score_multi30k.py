@@ -1,11 +1,11 @@
-"""Scores Multi30k translations in two ways: as this project does, and as the papers on that data set do.
+"""Scores Multi30k translations in two ways: by sacreBLEU's default, and tokenised as in papers on that data set.
 
     python scripts/score_multi30k.py --lang de --reference data/multi30k/test_2016_flickr.de runs/*/eval/test.beam
 
-The papers' flavour (Wu et al., ACL 2021, and those they compare with) is BLEU on tokens of lower-cased text. The data
-set's own script makes them with Moses: lowercase.perl, normalize-punctuation.perl -l LANG, tokenizer.perl -l LANG. Here
+Papers (Wu et al., ACL 2021, and those they compare with) report BLEU on tokens of lower-cased text. The data set's own
+script makes them with Moses: lowercase.perl, normalize-punctuation.perl -l LANG, tokenizer.perl -l LANG. Here
 sacremoses, a port of these, does the same to both the raw translations and the raw references, and sacreBLEU compares
-the tokens as they are (tokenize none). Such a score is comparable with theirs and with nothing else.
+the tokens as they are (tokenize none). Such a score is comparable with theirs only.
 """
 
 import argparse
@@ -50,10 +50,10 @@ def main() -> None:
         metric = BLEU()
         default = metric.corpus_score(hypotheses, [references], n_bootstrap=1000)
         scores.append((default.score, paper_bleu(hypotheses, references, arguments.lang)))
-        print(f"{path}: BLEU {default.score:.2f} (± {default._ci:.2f}), papers' flavour {scores[-1][1]:.2f}")
+        print(f"{path}: BLEU {default.score:.2f} (± {default._ci:.2f}), tokenised {scores[-1][1]:.2f}")
     print(metric.get_signature())
     if len(scores) > 1:
-        for name, column in zip(("BLEU", "papers' flavour"), zip(*scores, strict=True), strict=True):
+        for name, column in zip(("BLEU", "tokenised"), zip(*scores, strict=True), strict=True):
             print(f"{name}: mean {mean(column):.2f}, standard deviation {stdev(column):.2f} of {len(column)}")
 
 

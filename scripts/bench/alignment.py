@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from mt.data.paired_texts import LineText
-from mt.extras.doctor.align_files import line_links, parting_line
+from mt.extras.doctor.align_files import line_links, lines_in_step
 from mt.extras.doctor.alignment import align
 from mt.extras.doctor.bitexts import MIN_SCORE
 from mt.text.lines import read_lines
@@ -65,7 +65,7 @@ def measure_missing(sources: list[str], targets: list[str], kind: str, rng: rand
         for path, lines in zip(paths, (sources, left), strict=True):
             path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         texts = LineText(paths[0]), LineText(paths[1])
-        print(f"missing from line {min(missing) + 1}; found to part at line {parting_line(*texts) + 1}")
+        print(f"missing from line {min(missing) + 1}; found out of step from line {lines_in_step(*texts) + 1}")
         links = line_links(*texts)
     pairs = [
         (" ".join(sources[slice(*link.source)]), " ".join(left[slice(*link.target)]))

@@ -1,4 +1,4 @@
-"""Text for benchmarks that looks like a language to everything but a reader.
+"""Random text for benchmarks.
 
 Words are drawn from a Zipf distribution, so that their frequencies, and with them the work of a tokenizer, are like
 those of a language.

@@ -1,5 +1,6 @@
 """The scripts behind the documented tables."""
 
+import ast
 import json
 import os
 import subprocess
@@ -15,6 +16,13 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 def script(name: str, *arguments: object, cwd: Path) -> str:
     command = [sys.executable, str(SCRIPTS / name), *map(str, arguments)]
     return subprocess.run(command, cwd=cwd, check=True, capture_output=True, text=True).stdout
+
+
+def test_names_that_scripts_import_exist() -> None:
+    for path in SCRIPTS.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "mt":
+                exec(ast.unparse(node), {})
 
 
 @pytest.mark.slow
