@@ -151,6 +151,15 @@ def test_files_of_file_managers_are_no_content(tmp_path: Path) -> None:
         require_replaceable(tmp_path / "out", "mt export", "made_by")
 
 
+def test_a_folder_of_others_is_refused_before_all_its_files_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").write_bytes(b"x")
+    monkeypatch.setattr(os, "walk", lambda *_, **__: pytest.fail("this takes minutes in a home folder"))
+    with pytest.raises(InputError, match="was not made by `mt export`"):
+        require_replaceable(tmp_path, "mt export", "export")
+
+
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 @pytest.mark.parametrize(
     ("number", "reason"),

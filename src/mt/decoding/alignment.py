@@ -49,9 +49,9 @@ def align_units(
             weights[target_unit][source_unit] += weight
     units: list[Unit] = []
     for span, row in zip(targets, weights, strict=True):
-        if any(row):
-            total = sum(row)
-            shares = {word: weight / total for (word, _), weight in zip(sources, row, strict=True) if weight > 0}
+        total = sum(row)
+        shares = {word: weight / total for (word, _), weight in zip(sources, row, strict=True) if weight > 0}
+        if shares:
             units.append(Unit(*span, max(shares, key=shares.__getitem__), tuple(shares.items())))
         else:  # no token begins in this word: it shares the previous word's
             units.append(Unit(*span, *(units[-1][2:] if units else (0,))))

@@ -34,11 +34,6 @@ class Attention:
     weights: Tensor
     is_guided: bool = False
 
-    @property
-    def mean(self) -> Tensor:
-        """The mean over layers and heads (T, S)."""
-        return self.weights.mean(dim=(0, 1))
-
 
 def read_attention(
     model: TranslationModel, tokenizers: TokenizerPair, candidate: Candidate, tags: Tags = NO_TAGS
@@ -90,24 +85,6 @@ def aligning_weights(weights: Tensor, is_guided: bool) -> Tensor:
     return layer[0] if is_guided else layer.mean(dim=0)
 
 
-def align_words(attention: Attention) -> list[tuple[int, int]]:
-    """Return pairs (source word, target word), counted from 0: each target word with the one that it attends to most.
-
-    The weights of a word's pieces are summed; SOS, EOS and language tags are no words.
-    """
-    weights = aligning_weights(attention.weights, attention.is_guided)
-    weights = weights[int(attention.is_guided) :]  # a guided head aligns a token when it reads it, one position later
-    source, target = _words(attention.source), _words(attention.target)
-    if not source:
-        return []
-    pairs = []
-    for number, positions in enumerate(target):
-        row = weights[positions].sum(dim=0)
-        sums = [row[source_positions].sum().item() for source_positions in source]
-        pairs.append((max(range(len(source)), key=sums.__getitem__), number))
-    return sorted(pairs)
-
-
 def is_text(token: str) -> bool:
     """Return False for SOS, EOS and language tags."""
     return token not in (SOS, EOS) and not BpeTokenizer.is_tag(token)
@@ -128,9 +105,20 @@ def _words(tokens: Sequence[str]) -> list[list[int]]:
 
 
 def word_pairs(attentions: Sequence[Attention]) -> list[tuple[int, int]]:
-    """Return the alignment of a line as `align_words` does of one part; words are counted across its parts."""
-    pairs, sources, targets = [], 0, 0
+    """Return pairs (source word, target word): each target word with the source word that it attends to most.
+
+    The weights of a word's pieces are summed; SOS, EOS and language tags are no words. Words are counted from 0, across
+    the parts of a line.
+    """
+    pairs, n_source, n_target = [], 0, 0
     for attention in attentions:
-        pairs += [(source + sources, target + targets) for source, target in align_words(attention)]
-        sources, targets = sources + len(_words(attention.source)), targets + len(_words(attention.target))
-    return pairs
+        weights = aligning_weights(attention.weights, attention.is_guided)
+        # A guided head aligns a token when it reads it, one position later.
+        weights = weights[int(attention.is_guided) :]
+        source, target = _words(attention.source), _words(attention.target)
+        for number, positions in enumerate(target if source else ()):
+            row = weights[positions].sum(dim=0)
+            sums = [row[source_positions].sum().item() for source_positions in source]
+            pairs.append((n_source + max(range(len(source)), key=sums.__getitem__), n_target + number))
+        n_source, n_target = n_source + len(source), n_target + len(target)
+    return sorted(pairs)

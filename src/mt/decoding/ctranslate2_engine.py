@@ -29,7 +29,6 @@ from mt.decoding.engine import (
     batch_by_length,
     log_prob_batches,
 )
-from mt.decoding.runaway import is_retried
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError, MachineError
 from mt.system.cpus import cpu_cores
@@ -81,7 +80,7 @@ def _check_vocabulary(folder: Path, source: Sequence[str], target: Sequence[str]
 
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
-    """Turn errors of the library into `InputError` and `MachineError`."""
+    """Turn errors of the library into `InputError`, or `MachineError` without enough memory or CUDA's libraries."""
     try:
         yield
     except (RuntimeError, ValueError, IndexError) as error:  # from its C++
@@ -140,12 +139,6 @@ class CTranslate2Engine:
     def translate(
         self, sentences: Sentences, options: SearchOptions, prefixes: Sentences = ()
     ) -> list[list[Hypothesis]]:
-        """Return the n best hypotheses of token ids without specials, in the given order.
-
-        Raises:
-            InputError: the library fails with this model.
-            MachineError: there is not enough memory, or one of CUDA's libraries is missing.
-        """
         found = self._translate(sentences, options, prefixes)
         # In a batch, beam search returns another sentence's first row of attention. It depends on the source alone.
         if options.attention and options.beam_size > 1 and not self._settings.guided:  # whose first row is dropped
@@ -156,7 +149,6 @@ class CTranslate2Engine:
         return found
 
     def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:
-        """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
         for sources, batch in log_prob_batches(len(self._target_pieces), sentences, targets):
             with _explained():
                 results = self._translator.translate_batch(
@@ -192,12 +184,8 @@ class CTranslate2Engine:
         patience = 1 if options.beam_size == 1 else 2
         cut = [row for row, found in results.items() if any(ids[-1] != EOS_ID for ids, *_ in found)]
         results |= run(by_bound(cut), patience * options.beam_size, 0, patience)
-        if not options.has_scores:
-            cut = []
-        elif options.retry_loops:
-            cut = [row for row in cut if not self._only_runaways(sentences[row], results[row], options)]
         stopped = [(row, tuple(ids)) for row in cut for ids, *_ in results[row] if ids[-1] != EOS_ID]
-        ends = self._end_log_probs(sentences, stopped, options.no_repeat_ngram_size)
+        ends = self._end_log_probs(sentences, stopped, options.no_repeat_ngram_size) if options.has_scores else {}
         translations = [[EMPTY_HYPOTHESIS] for _ in sentences]
         for row, found in results.items():
             translations[row] = self._hypotheses(row, found, options, ends)
@@ -257,17 +245,10 @@ class CTranslate2Engine:
         scores = result.scores or [math.nan] * len(hypotheses)
         return list(zip(hypotheses, scores, result.attention or [None] * len(hypotheses), strict=True))
 
-    def _only_runaways(self, source: Sequence[int], found: Sequence[_RawHypothesis], options: SearchOptions) -> bool:
-        """Return True if a sentence is searched again whichever of its hypotheses is the best."""
-        return all(is_retried(source, [i for i in ids if i != EOS_ID], options) for ids, *_ in found)
-
     def _hypotheses(
         self, row: int, found: list[_RawHypothesis], options: SearchOptions, ends: Mapping[_Stopped, float]
     ) -> list[Hypothesis]:
-        """Return the n best of a row; those that were stopped get the log-probability of EOS from `ends`.
-
-        Where it lacks one, the scores of the whole row are NaN.
-        """
+        """Return the n best of a row; those that were stopped get the log-probability of EOS, if known, from `ends`."""
         hypotheses: dict[tuple[int, ...], Hypothesis] = {}
         for ids, score, attention in found:
             log_prob = score * len(ids) ** options.length_penalty
@@ -278,8 +259,6 @@ class CTranslate2Engine:
             # A beam wider than the search space may return a hypothesis twice.
             hypothesis = Hypothesis.of(ids, log_prob, options.length_penalty)
             hypotheses.setdefault(tuple(ids), replace(hypothesis, attention=attention))
-        if any(math.isnan(h.score) for h in hypotheses.values()):
-            return [replace(h, score=math.nan) for h in hypotheses.values()][: options.n_best]
         return sorted(hypotheses.values(), key=lambda h: -h.score)[: options.n_best]
 
     def _end_log_probs(

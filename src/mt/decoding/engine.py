@@ -123,9 +123,6 @@ class Engine(Protocol):
 
         The one translation of a sentence without tokens is `EMPTY_HYPOTHESIS`. Prefixes are one for each sentence,
         within its length bound; all its hypotheses begin with it, and it counts as certain in their log-probability.
-
-        With `retry_loops`, hypotheses of a sentence that are all runaways may have no scores (NaN) and any order,
-        since the sentence is searched again.
         """
         ...
 
@@ -136,10 +133,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class DistributedEngine:
-    """An engine that shards sentences over the ranks, which must all make the same calls.
-
-    Every rank gets all hypotheses, in order.
-    """
+    """An engine that shards sentences over the ranks, which all make the same calls and get all hypotheses."""
 
     engine: Engine
     distributed: "Distributed"

@@ -3,7 +3,6 @@
 Given input unlike its training text, such as a single rare word, a model may never choose EOS.
 """
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,11 +27,6 @@ def is_runaway(source: Sequence[int], target: Sequence[int]) -> bool:
     return most_copies(target) >= max(_MIN_COPIES, 2 * most_copies(source))
 
 
-def is_retried(source: Sequence[int], target: Sequence[int], options: SearchOptions) -> bool:
-    """Return True if a sentence with this best translation is searched again."""
-    return len(target) > options.min_length and is_runaway(source, target)
-
-
 def most_copies(ids: Sequence[int]) -> int:
     """Return how often a phrase of at most eight tokens follows itself, at most: 3 for a b a b a b."""
     most = 1
@@ -52,28 +46,22 @@ def search_without_loops(
     Only with the option `retry_loops`, but not for samples, nor where `no_repeat_ngram_size` is set already. The second
     search counts if its best hypothesis is no runaway, or is shorter.
     """
-    exact = replace(options, retry_loops=False)
+    results = engine.translate(sentences, options, prefixes)
     if not options.retry_loops or options.sampling is not None or options.no_repeat_ngram_size:
-        return engine.translate(sentences, exact, prefixes)
-
-    def search(rows: Sequence[int], changed: SearchOptions) -> dict[int, list[Hypothesis]]:
-        chosen = [sentences[row] for row in rows], changed, [prefixes[row] for row in rows if prefixes]
-        return dict(zip(rows, engine.translate(*chosen) if rows else [], strict=True))
-
-    first = engine.translate(sentences, options, prefixes)
+        return results
     rows = [
         row
-        for row, (source, [best, *_]) in enumerate(zip(sentences, first, strict=True))
-        if is_retried(source, best.ids, options)
+        for row, (source, [best, *_]) in enumerate(zip(sentences, results, strict=True))
+        if len(best.ids) > options.min_length and is_runaway(source, best.ids)
     ]
+    if not rows:
+        return results
     # Longer ones would be runaways again; but a prefix may be as long.
     ratio = options.max_length_ratio if prefixes else min(options.max_length_ratio, _MAX_RATIO)
-    second = search(rows, replace(exact, no_repeat_ngram_size=_RETRY_NGRAM, max_length_ratio=ratio))
-    runaways = [row for row in rows if is_runaway(sentences[row], second[row][0].ids)]
-    # With `retry_loops`, an engine may leave out the scores of runaways.
-    rescored = search([row for row in runaways if options.has_scores and math.isnan(first[row][0].score)], exact)
-    for row in runaways:
-        n_best = rescored.get(row, first[row])
-        if len(second[row][0].ids) >= len(n_best[0].ids):
-            second[row] = n_best
-    return [second.get(row, n_best) for row, n_best in enumerate(first)]
+    options = replace(options, no_repeat_ngram_size=_RETRY_NGRAM, max_length_ratio=ratio)
+    second = engine.translate([sentences[row] for row in rows], options, [prefixes[row] for row in rows if prefixes])
+    for row, n_best in zip(rows, second, strict=True):
+        ids = n_best[0].ids
+        if not is_runaway(sentences[row], ids) or len(ids) < len(results[row][0].ids):
+            results[row] = n_best
+    return results

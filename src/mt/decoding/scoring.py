@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from mt.decoding.search import log_probs_of, pad_sources, padded
 from mt.decoding.settings import TranslationSettings
 from mt.model.build import TranslationModel
 from mt.model.packing import Packing
-from mt.system.devices import TORCH_THREADS, thread_pool
+from mt.system.devices import TORCH_THREADS, map_in_threads
 
 _MAX_LOGITS = 2**26  # of a batch, whatever its size in tokens: 256 MiB
 CPU_TOKENS = 1024  # of a batch on a CPU, where each thread has batches of its own: larger ones leave the caches
@@ -57,11 +58,11 @@ def score_pairs(
         return forced_score(model, src_tokens, [tagged[i] for i in batch], n_free)
 
     results: list[Scored | None] = [None] * len(pairs)
-    with TORCH_THREADS, thread_pool(min(torch.get_num_threads() if on_cpu else 1, len(batches))) as pool:
-        for batch, scores in zip(batches, (pool.map if pool else map)(log_probs, batches), strict=True):
-            for i, log_prob in zip(batch, scores, strict=True):
-                if math.isfinite(log_prob):  # the unknown token has no probability
-                    results[i] = Scored(log_prob, len(targets[i]) + 1)
+    with TORCH_THREADS:
+        scores = map_in_threads(log_probs, batches, torch.get_num_threads() if on_cpu else 1)
+    for i, log_prob in zip(chain(*batches), chain(*scores), strict=True):
+        if math.isfinite(log_prob):  # the unknown token has no probability
+            results[i] = Scored(log_prob, len(targets[i]) + 1)
     return results
 
 

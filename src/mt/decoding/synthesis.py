@@ -41,7 +41,6 @@ def synthesize(
     Args:
         model_key: identifies the model and engine; with another key, an unfinished output is restarted.
         tag: a word put before every translation (Caswell et al. 2019, arXiv:1906.06442).
-        block_size: lines translated together.
         references: human translations, aligned by line; of the n best translations the closest one is chosen
             (Kim and Rush 2016, arXiv:1606.07947, section 3.3).
 

@@ -118,11 +118,6 @@ class TermSearch:
 
         A sentence that is nothing but kept text is copied. Where many spans are lost, as in the row of a table, they
         are not forced: each takes a search of its own, which seldom finds the right place.
-
-        Args:
-            sentences: with terms.
-            found: their hypotheses, best first.
-            options: of the search.
         """
         results, unfinished = [], dict[int, _Unfinished]()
         for row, (sentence, hypotheses) in enumerate(zip(sentences, found, strict=True)):

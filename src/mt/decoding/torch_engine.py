@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from mt.decoding.ensemble import Ensemble
 from mt.decoding.search import Model, log_probs_of, pad_sources, padded, search
 from mt.errors import is_out_of_memory, memory_explained
 from mt.model.build import TranslationModel
-from mt.system.devices import TORCH_THREADS, thread_pool
+from mt.system.devices import TORCH_THREADS, map_in_threads
 
 # Hypotheses in a batch on a CPU: with more, a step's logits leave the caches (docs/lab/decoding_speed.md).
 _CPU_ROWS = 480
@@ -53,12 +54,10 @@ class TorchEngine:
     def translate(
         self, sentences: Sentences, options: SearchOptions, prefixes: Sentences = ()
     ) -> list[list[Hypothesis]]:
-        """Return the n best hypotheses (or samples) of token ids without specials, in the given order."""
         with TORCH_THREADS:
             return self._translate(sentences, options, prefixes)
 
     def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:
-        """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
         for sources, batch in log_prob_batches(self._first.output.out_features, sentences, targets):
             log_probs = self._next_log_probs(sources, batch)  # (T, B, V)
             yield from (log_probs[: len(target) + 1, row] for row, target in enumerate(batch))
@@ -102,10 +101,10 @@ class TorchEngine:
             return translate_batch(batch[:half]) + translate_batch(batch[half:])
 
         results = [[EMPTY_HYPOTHESIS] for _ in rows]
-        with _evaluating(self.model), thread_pool(min(workers, len(batches))) as pool:
-            for batch, translated in zip(batches, (pool.map if pool else map)(translate_batch, batches), strict=True):
-                for row, hypotheses in zip(batch, translated, strict=True):
-                    results[row] = hypotheses
+        with _evaluating(self.model):
+            translated = map_in_threads(translate_batch, batches, workers)
+        for row, hypotheses in zip(chain(*batches), chain(*translated), strict=True):
+            results[row] = hypotheses
         if options.attention:
             results = [[self._with_attention(ids, h) for h in row] for ids, row in zip(rows, results, strict=True)]
         return [[h for row in results[i : i + copies] for h in row] for i in range(0, len(results), copies)]

@@ -14,14 +14,13 @@ from mt.data.tokenizer import normalized
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.alignment import Unit, align_units
 from mt.decoding.candidates import Candidate, Part
-from mt.decoding.engine import DistributedEngine, Engine, Hypothesis, SearchOptions, Sentences
+from mt.decoding.engine import Engine, Hypothesis, SearchOptions, Sentences
 from mt.decoding.long_input import parts_of
 from mt.decoding.prefix import Prefix, speller_of, without_broken_bytes
 from mt.decoding.runaway import search_without_loops
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.terms import Sentence, TermSearch
 from mt.errors import InputError
-from mt.system.distributed import Distributed
 from mt.text.languages import chosen_language, is_spaced
 from mt.text.lines import with_plain_spaces, without_line_breaks
 from mt.text.preprocessing import NO_PREPROCESSING, Preprocessed, Preprocessing
@@ -70,10 +69,6 @@ class Translator:
     def _terms(self) -> Terms:
         languages = self.format.source_lang, self.chosen or ""
         return self.glossary.terms(*languages) if self.glossary else Terms({}, (), languages)
-
-    def distribute(self, distributed: Distributed) -> "Translator":
-        """Return the same translator with its work sharded over the ranks."""
-        return replace(self, engine=DistributedEngine(self.engine, distributed))
 
     def to(self, target_lang: str | None, source_lang: str | None = None) -> "Translator":
         """Return the same translator for one of its directions; None is the only language, or the one chosen before.

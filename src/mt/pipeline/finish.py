@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -19,7 +19,7 @@ from mt.data.eval_texts import read_texts
 from mt.data.shortlist import Shortlist, make_shortlist
 from mt.data.token_store import SIDES, EncodedCorpus
 from mt.data.tokenizer_kinds import TokenizerPair
-from mt.decoding.engine import EngineChoice, UnusableError
+from mt.decoding.engine import DistributedEngine, EngineChoice, UnusableError
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
@@ -190,7 +190,8 @@ class _TrainedModel:
             if self.distributed.is_main:
                 (self.run_dir.scores / "test.json").unlink(missing_ok=True)  # of other weights on an earlier test set
             return []
-        translator = self._translator(config, converted, preprocessing).distribute(self.distributed)
+        translator = self._translator(config, converted, preprocessing)
+        translator = replace(translator, engine=DistributedEngine(translator.engine, self.distributed))
         results = evaluate(translator, config, read_texts(self.run_dir, "test", config.data))
         if self.distributed.is_main:
             write_results(self.run_dir.scores, "test", results)

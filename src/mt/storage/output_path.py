@@ -87,7 +87,6 @@ def require_replaceable(output: Path, command: str, mark: str, inputs: Iterable[
     if not os.access(real.parent, os.W_OK):
         message = f"--output {output}: cannot be replaced: no permission to write {real.parent}"
         raise MachineError(message, "name a new folder in it")
-    present = _files_in(output)
     if all(path.name in _LITTER for path in output.iterdir()):
         require_writable(output / "file", "--output")
         return
@@ -99,7 +98,7 @@ def require_replaceable(output: Path, command: str, mark: str, inputs: Iterable[
         raise InputError(f"--output {output}: this folder exists and was not made by `{command}`", "name a new folder")
     if not force:
         raise InputError(f"--output {output}: this folder is not empty", "name another, or replace it with --force")
-    if foreign := sorted(present - {MANIFEST, *manifest["files"]}):
+    if foreign := sorted(_files_in(output) - {MANIFEST, *manifest["files"]}):
         message = f"{', '.join(foreign[:3])} would be lost, and `{command}` did not write it"
         raise InputError(f"--output {output}: {message}", "name a new folder, or move these files")
 

@@ -5,17 +5,21 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
 from mt.errors import InputError
 from mt.system.cpus import usable_cores
 
-# Held while all of torch's threads are used: their number is global to the process, and `thread_pool` changes it.
+T = TypeVar("T")
+Result = TypeVar("Result")
+
+# Held while all of torch's threads are used: their number is global to the process, and `map_in_threads` changes it.
 TORCH_THREADS = threading.Lock()
 
 
@@ -148,19 +152,17 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS
 
 
-@contextlib.contextmanager
-def thread_pool(size: int) -> Iterator[ThreadPoolExecutor | None]:
-    """Open a pool of threads that compute with one of torch's threads each; for a size of 1, yield None.
+def map_in_threads(compute: Callable[[T], Result], batches: Sequence[T], workers: int) -> list[Result]:
+    """Return the results of batches that are computed at once, with one of torch's threads each.
 
-    Threads with a batch each do not wait for each other at every matrix product, as the threads of one batch do. The
-    caller holds `TORCH_THREADS`.
+    They do not wait for each other at every matrix product, as the threads of one batch do. A single worker uses all
+    threads. The caller holds `TORCH_THREADS`.
     """
-    if size <= 1:
-        yield None  # a single batch uses all threads
-        return
+    if min(workers, len(batches)) <= 1:
+        return list(map(compute, batches))
     threads = torch.get_num_threads()
     try:
-        with ThreadPoolExecutor(size, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield pool
+        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(compute, batches))
     finally:
         torch.set_num_threads(threads)  # the workers changed the matrix library's global number

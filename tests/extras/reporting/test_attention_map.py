@@ -13,7 +13,7 @@ from conftest import into
 from model_helpers import lively_model
 from mt.bundle.load_translator import open_model
 from mt.data.tokenizer import EOS, SOS
-from mt.decoding.attention_weights import Attention, align_words, read_attention, word_pairs
+from mt.decoding.attention_weights import Attention, read_attention, word_pairs
 from mt.decoding.engine import EngineChoice
 from mt.extras.reporting.attention_map import attention_image, attention_page, map_element
 from mt.model.attention import attend, attention_mask, split_heads
@@ -69,10 +69,10 @@ def test_words_are_aligned_by_all_their_tokens() -> None:
     target = ["▁spiel", "end", "▁die", EOS]
     looks = [(0, 3, 0.3), (0, 4, 0.3), (1, 2, 0.5), (2, 2, 0.4), (2, 0, 0.9), (3, 7, 0.9)]
     found = attention_of(source, target, *looks)
-    assert align_words(found) == [(0, 1), (1, 0)]
+    assert word_pairs([found]) == [(0, 1), (1, 0)]
     assert word_pairs([found, found]) == [(0, 1), (1, 0), (3, 3), (4, 2)]
     assert word_pairs([]) == []
-    assert align_words(attention_of([SOS, EOS], [EOS])) == []
+    assert word_pairs([attention_of([SOS, EOS], [EOS])]) == []
 
 
 def test_alignments_of_a_copying_model_are_monotonic(two_languages: Path) -> None:

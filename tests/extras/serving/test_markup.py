@@ -1,5 +1,6 @@
 """Tags inside of sentences: around the words they belong to, well-formed, and none lost."""
 
+import math
 import re
 import time
 from collections import Counter
@@ -297,6 +298,7 @@ def test_without_attention_a_word_comes_from_as_far_into_the_source() -> None:
     assert align_units("a", "x y") == [Unit(0, 1, 0), Unit(2, 3, 0)]
     assert align_units("", "x") == [Unit(0, 1, 0)]
     assert align_units("a", "") == []
+    assert align_units("a", "x", (["▁a"], ["▁x"]), [[math.nan]]) == [Unit(0, 1, 0)]
     strange = (["▁z"], ["▁x", "▁y"])
     assert align_units("a b", "x y", strange, [[1.0], [1.0]]) == align_units("a b", "x y")
 

@@ -67,7 +67,7 @@ def attention_image(attention: Attention, kind: str, by_head: bool = False) -> b
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    weights = attention.weights if by_head else attention.mean[None, None]
+    weights = attention.weights if by_head else attention.weights.mean(dim=(0, 1), keepdim=True)
     layers, heads = weights.shape[:2]
     if layers * heads > _MAX_GRID:
         raise InputError(f"{layers} layers of {heads} heads are too many for an image", "write a .html file instead")
