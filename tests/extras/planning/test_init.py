@@ -485,30 +485,6 @@ def test_a_time_of_few_steps_gets_smaller_batches_and_fewer_layers(tmp_path: Pat
     assert (config.training.max_tokens, config.model.encoder_layers) == (2048, 3)
 
 
-@pytest.mark.parametrize(
-    ("steps", "d_model", "expected"),
-    [
-        (1400, 128, (1024, 2)),
-        (2400, 128, (1024, 3)),
-        (2600, 128, (2048, 3)),
-        (1400, 256, (1024, 3)),
-        (1600, 256, (2048, 3)),
-    ],
-)
-def test_batches_and_layers_follow_the_steps_that_the_time_suffices_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, d_model: int, expected: tuple[int, int]
-) -> None:
-    lines = [f"line {number}" for number in range(10_000)]
-    source = {side: str(write_lines(tmp_path / side, lines)) for side in ("source", "target")}
-    chosen = (SHAPES[0] if d_model == 128 else SHAPES[2], Length(steps, 3.0, 10, 10.0), MEASURED)
-    monkeypatch.setattr(first_config, "_fit_to_time", lambda *_: chosen)
-    monkeypatch.setattr(first_config, "_measured_length", lambda *_: chosen[1:])
-    config = parse_config(
-        first_config.draft_config(InitOptions("few", "en", "xx", [source], (), (), 10.0, "cpu"))[0], "x"
-    )
-    assert (config.training.max_tokens, config.model.encoder_layers) == expected
-
-
 def test_few_steps_cost_layers_only_where_that_was_measured() -> None:
     inputs = PlanInputs(sample_of(30_000), "cpu", 2, 10.0)
     assert shape_for_few_steps(SHAPES[0], inputs).encoder_layers == 2

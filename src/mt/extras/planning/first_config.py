@@ -38,9 +38,7 @@ _FIXED_SECONDS, _PAIRS_PER_SECOND = 40.0, 5000  # of preparation
 _VALIDATION_SHARE = 0.15  # of the training time, at most
 PROBE_LENGTH = Length(steps=1000, epochs=10.0, validations=10)
 _STEP_LIMITS = (50, 300_000)
-# Steps of 2,048 tokens, with fewer than which 2+2 layers are better, and by d_model batches of half the size
-# (docs/lab/defaults.md)
-_FEW_LAYERS, _SMALL_BATCHES = 1500, {128: 2500, 256: 1500}
+_FEW_STEPS = 1500  # of 2,048 tokens; with fewer, half of these and 2+2 layers are better (docs/lab/defaults.md)
 _COPY_REASON = "also train to copy URLs, emoji and numbers; robust: true changes more, for 0.1 to 1.3 BLEU"
 _INT8_REASON = "1.5 to 2 times as fast as float32, with the same BLEU; shortlist: 50 is faster still"
 
@@ -103,11 +101,9 @@ def draft_config(options: InitOptions) -> tuple[str, str]:
     inputs = texts.inputs
     tokenizers = train_on_sample(_config(options, inputs, SHAPES[0], PROBE_LENGTH).tokenizer, inputs.sample.sample)
     shape, length, measured = _fit_to_time(options, texts, tokenizers)
-    is_timed = inputs.device == "cpu" and length.minutes is not None
-    if is_timed and length.steps < _SMALL_BATCHES.get(shape.d_model, 0):
-        texts = replace(texts, inputs=replace(inputs, small_batches=True))
-        if length.steps < _FEW_LAYERS:
-            shape = shape_for_few_steps(shape, inputs)
+    if inputs.device == "cpu" and length.minutes is not None and length.steps < _FEW_STEPS:
+        texts = replace(texts, inputs=replace(inputs, few_steps=True))
+        shape = shape_for_few_steps(shape, inputs)
         length, measured = _measured_length(options, texts, tokenizers, shape)
     inputs = with_precision(texts.inputs, measured)
     header, summary = describe(_config(options, inputs, shape, length), texts, measured)
