@@ -156,7 +156,7 @@ def test_length_penalties_are_scored_in_every_language(two_languages: Path) -> N
     opened, config = open_model(run.model), read_config(run.model)
     texts = read_texts(run, "valid", config.data)
     worse = [texts[0], EvalText("yy", texts[1].sources, ["x y z"] * len(texts[1].sources))]
-    [both], [half] = (try_length_penalties(opened.translator, config, each, None, [1.0]) for each in (texts, worse))
+    both, half = (try_length_penalties(opened.translator, config, each)[0] for each in (texts, worse))
     assert half.bleu < both.bleu / 2 + 10
     assert half.length_ratio != pytest.approx(both.length_ratio)
 
