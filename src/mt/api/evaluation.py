@@ -116,16 +116,21 @@ def evaluate(
     is_usual = terms is None and request.is_default and choice == EngineChoice(device=device) and has_all_metrics
     folder, name = _output(models, config, is_usual, source, (source_lang, to), _path(output))
     if folder is not None:
-        suffixes = ("source", "reference", "json", *(method.name for method in methods))
         stems = (name, *(f"{name}.{text.direction}" for text in texts))
+        suffixes = ("source", "reference", "json", *(method.name for method in methods))
         files = [folder / f"{stem}.{suffix}" for stem in stems for suffix in suffixes]
-        refuse_inputs(files, [source, reference])
-        if output is not None and not force and (existing := next(filter(Path.exists, files), None)):
-            raise InputError(f"--output {folder}: {existing} exists", "name another, or overwrite it with --force")
+        _refuse_overwriting(files, [source, reference], None if force else _path(output))
     results = test_set.evaluate(opened.translator, _with_metrics(config, metrics), texts, methods)
     if comet is not None:
         results = list(map(comet.added_to, results))
     return Evaluation(tuple(results), folder, name)
+
+
+def _refuse_overwriting(files: Sequence[Path], inputs: Sequence[Path | None], output: Path | None) -> None:
+    """Refuse files that are inputs, or that exist in a folder that the user named."""
+    refuse_inputs(files, inputs)
+    if output is not None and (existing := next(filter(Path.exists, files), None)):
+        raise InputError(f"--output {output}: {existing} exists", "name another, or overwrite it with --force")
 
 
 @dataclass(frozen=True)

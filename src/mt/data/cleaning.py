@@ -14,6 +14,7 @@ from mt.text.lines import nfc
 
 # Characters added to both lengths before their ratio: short sentences may differ more ("Yes." - "Ja, das stimmt.").
 GRACE = 10
+CHANCE_CORRELATION = 0.15  # of the lengths of unrelated lines, at most
 
 EMPTY, BADLY_PROPORTIONED = "empty", "badly proportioned"
 

@@ -10,12 +10,11 @@ from mt.bundle.pretrained import Pretrained
 from mt.config import Config, DataConfig
 from mt.console import log
 from mt.data.augmented_corpus import CasedLines
-from mt.data.cleaning import cleaning_table
+from mt.data.cleaning import CHANCE_CORRELATION, cleaning_table
 from mt.data.encode import encode_corpus, read_counts
 from mt.data.guided_alignment import ALIGNMENTS_VERSION, write_alignments
 from mt.data.mixture import direction, read_parts
 from mt.data.prepare import input_digests, prepare_text
-from mt.data.ragged import Lengths
 from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES, EncodedCorpus
 from mt.data.tokenizer_kinds import TokenizerPair
@@ -27,8 +26,8 @@ from mt.storage.run_dir import RunDir
 from mt.text.languages import only_language
 from mt.text.lines import TextFile
 
-# Texts whose lengths are compared: pairs, and standard deviation of the logarithms; the correlation of unrelated ones
-_MIN_PAIRS, _MIN_SPREAD, _CHANCE = 300, 0.2, 0.15
+_MIN_PAIRS, _MAX_PAIRS = 300, 100_000  # of a text whose lengths are compared, and those looked at
+_MIN_SPREAD = 0.2  # standard deviation of their logarithms
 
 
 def clean_text(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
@@ -142,13 +141,13 @@ def report_cleaning(config: Config, run_dir: RunDir) -> None:
         message = f"data.train: none of its pairs is within data.max_length ({config.data.max_length} tokens)"
         raise InputError(message, "raise data.max_length")
     ends = np.cumsum(encoded.kept)
-    lengths = EncodedCorpus.open(run_dir.encoded("train")).lengths()
+    corpus = EncodedCorpus.open(run_dir.encoded("train"))
     for source, left, end in zip(config.data.train, encoded.kept, ends, strict=True):
         if not left:
             log.warning("data.train: %s: none of its pairs is left to train on", source.name)
-        elif _are_unrelated(*(side[end - left : end] for side in lengths)):
-            message = "by their lengths, its lines do not translate each other; `mt data check` says more"
-            log.warning("data.train: %s: %s", source.name, message)
+        elif _are_unrelated(corpus, end - left, end):
+            message = "the lengths of sources and targets do not correlate, as those of translations do"
+            log.warning("data.train: %s: %s; see `mt data check`", source.name, message)
     refuse_missing_directions(config.data, encoded.kept)
     for split in ("valid", "test"):
         covered = {part.direction for part in read_parts(run_dir.prepared_counts, split)}
@@ -157,12 +156,13 @@ def report_cleaning(config: Config, run_dir: RunDir) -> None:
                 log.warning("data.%s: no pair %s, so no score covers that %s", split, *_named(config.data, *pair))
 
 
-def _are_unrelated(source: Lengths, target: Lengths) -> bool:
-    """Report whether the lengths (N,) of a text's pairs do not correlate, as those of translations do."""
-    sources, targets = np.log(source), np.log(target)
-    if len(sources) < _MIN_PAIRS or min(sources.std(), targets.std()) < _MIN_SPREAD:
+def _are_unrelated(corpus: EncodedCorpus, start: int, end: int) -> bool:
+    """Report whether the lengths of pairs `start` to `end` do not correlate; of many pairs a sample is read."""
+    indices = np.linspace(start, end - 1, min(end - start, _MAX_PAIRS)).astype(np.int64)
+    sources, targets = map(np.log, corpus.lengths(indices))
+    if len(indices) < _MIN_PAIRS or min(sources.std(), targets.std()) < _MIN_SPREAD:
         return False
-    return float(np.corrcoef(sources, targets)[0, 1]) < _CHANCE
+    return float(np.corrcoef(sources, targets)[0, 1]) < CHANCE_CORRELATION
 
 
 def refuse_missing_directions(data: DataConfig, kept: Sequence[int]) -> None:

@@ -147,7 +147,7 @@ def _cleanings(report: CorpusReport, config: str) -> Iterator[Action]:
         if finding.rule.severity == WARNING and name in DROPPABLE and removed < 1:
             more[name] = count - finding.repairable
             more_value += (1 - removed) * damage
-    if sum(dropped.values()) >= report.pairs["train"]:
+    if sum(count for name, count in dropped.items() if name != "row") >= report.pairs["train"]:  # a row is no pair
         gain = "shows what is wrong; cleaning would leave no pair, so name other texts in data.train"
         yield Action("Name other texts", f"mt data check {config} --examples 100", gain, value)
         return

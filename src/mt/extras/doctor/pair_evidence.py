@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from mt.data.cleaning import GRACE
+from mt.data.cleaning import CHANCE_CORRELATION, GRACE
 from mt.data.lexicon import Lexicon, Side, learn_lexicon
 from mt.data.ragged import Array, positions_in, ranges, top_of_each
 
@@ -16,8 +16,8 @@ _CHUNK = 40_000  # lines scored together
 _BINS = 24
 _BOUND = 5.0  # largest evidence of a line, in nats
 
-_RELATED = 2.5  # mean evidence of the pairs of a text, in nats, that others than its right pairs do not reach
-_CHANCE, _CLEAR = 0.15, 0.6  # correlations of lengths: of unrelated lines at most, of right pairs at least
+_RELATED = 2.5  # mean evidence of a text's pairs, in nats; that of unrelated texts is lower
+_CLEAR = 0.6  # correlation of the lengths of translations, at least
 _FARTHEST = 100  # shift of a whole text
 
 _RARE = 50  # lines that a rare word occurs in, at most
@@ -151,9 +151,9 @@ def likely_shifts(evidence: PairEvidence, candidates: Array, start: int, end: in
 
 
 def shift_of_all(evidence: PairEvidence) -> int | None:
-    """Return the shift of texts of which hardly a line stands beside its translation: None if unrelated, 0 for others.
+    """Return by how many lines two texts are shifted as a whole; 0 if not, None if they are unrelated.
 
-    Such texts teach no lexicon, but lengths of translations correlate (Gale and Church 1993), also of the right shift.
+    Such texts teach no lexicon, but the lengths of translations correlate (Gale and Church 1993).
     """
     if evidence.in_step()[0].mean() >= _RELATED:
         return 0
@@ -163,7 +163,7 @@ def shift_of_all(evidence: PairEvidence) -> int | None:
     best = int(np.argmax(correlations))
     if correlations[best] >= _CLEAR:
         return shifts[best]
-    return None if correlations[0] < _CHANCE else 0
+    return None if correlations[0] < CHANCE_CORRELATION else 0
 
 
 def _correlation(source: Array, target: Array, shift: int) -> float:
