@@ -292,6 +292,7 @@ def test_a_log_that_cannot_be_written_does_not_end_training(tiny: Path) -> None:
         (["translate", "good", "caf\udce9"], b"", "argument 2: not valid UTF-8"),
         (["translate", "a", "--model", "nowhere"], b"", "nowhere"),
         (["translate", "a", "--model", "."], b"", "not a complete model folder"),
+        (["translate", "a", "--model", "a" * 300], b"", "too long"),
         (["translate", "a", "--runs", "empty"], b"", "no finished run"),
         (["translate", "a", "--n-best", "9"], b"", "--n-best 9"),
         (["translate", "a", "--greedy", "--beam", "3"], b"", "--greedy"),

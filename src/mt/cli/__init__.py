@@ -4,6 +4,7 @@ They import nothing heavy at the top: a command imports what it needs when it ru
 """
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -130,6 +131,8 @@ def _as_known(error: Exception) -> MtError:
         return MachineError("out of memory", hint)
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
+        if error.errno == errno.ENAMETOOLONG:
+            return InputError(f"{name}the name is too long for a file")
         # The error may be of a temporary file, without a name.
         hint = "free some space, also in the folder of temporary files (TMPDIR)" if is_disk_full(error) else ""
         return MachineError(f"{name}{error.strerror or error}", hint)

@@ -14,7 +14,7 @@ from mt.cli.text import print_result
 @model_option
 @click.option("--output", type=path_type, required=True, help="The folder to write.")
 @click.option("--quantization", help="Weights of ctranslate2 and argos: float32, float16 or int8.")
-@click.option("--max-loss", type=float, help="BLEU that quantization may cost on the validation set. [0.5]")
+@click.option("--max-loss", type=float, help="BLEU that quantization may cost on the validation set; default: 0.5.")
 @click.option("--source", type=path_type, help="Text to measure that on; default: the run's validation set.")
 @click.option("--reference", type=path_type, help="Its translation, aligned by line.")
 @click.option("--force", is_flag=True, help="Replace an earlier export.")

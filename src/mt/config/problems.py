@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from mt.config.base import PATTERN_MEANINGS, SWITCH_TAGS, Rule, Section
 from mt.config.schema import Config
 from mt.config.sources import KIND_OF_KEY, SOURCE_KINDS, TAGS
-from mt.config.suggestions import similar, suggest_key
+from mt.config.suggestions import did_you_mean, similar, suggest_key
 from mt.config.training import InitLayers
 from mt.config.yaml_tree import TreePath
 
@@ -167,7 +167,7 @@ def _unknown_key(
     if not suggestions:
         return f"unknown key; known here: {', '.join(known)}", set()
     siblings = {(*path[:-1], suggestion) for suggestion in suggestions if suggestion in known}
-    return f"unknown key; did you mean {' or '.join(suggestions)}?", siblings
+    return f"unknown key; {did_you_mean(suggestions)}", siblings
 
 
 def _owner(detail: ErrorDetails, path: TreePath) -> tuple[str | None, type[Section]]:
@@ -239,7 +239,7 @@ def _shown(value: object) -> str:
 def _suggest_value(value: object, expected: str) -> str:
     choices = expected.replace(" or ", ", ").replace("'", "").split(", ")
     suggestions = similar(value, choices) if isinstance(value, str) else []
-    return f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
+    return f"; {did_you_mean(suggestions)}" if suggestions else ""
 
 
 def _source_fault(value: object) -> str:

@@ -39,3 +39,9 @@ def suggest_key(key: str, here: Iterable[str], elsewhere: Iterable[str]) -> list
     tries = (here, _CLOSE), (elsewhere, _EXACT), (here, _SIMILAR), (elsewhere, _SIMILAR), (here, MIN_SIMILARITY)
     found = (similar(key, known, least) for known, least in (*tries, (elsewhere, MIN_SIMILARITY)))
     return next(filter(None, found), [])
+
+
+def did_you_mean(suggestions: Iterable[str]) -> str:
+    """Return suggestions as a question, or an empty string if there are none."""
+    listed = " or ".join(suggestions)
+    return f"did you mean {listed}?" if listed else ""

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from mt.config.base import Section
 from mt.config.loading import Origin, nearest_origin, parse_tree, read_limited, report_problems
 from mt.config.problems import SECTIONS, Problem, entries, explain
-from mt.config.suggestions import similar
+from mt.config.suggestions import did_you_mean, similar
 from mt.config.yaml_tree import TreePath, decode_text, parse_yaml
 from mt.errors import InputError, MtError
 from mt.extras.pipelines.schema import KINDS, STEP_NAME, OnCorpus, PipelineFile, Place, StepSettings
@@ -97,11 +97,6 @@ def load_pipeline(path: Path, overrides: Sequence[str] = ()) -> Pipeline:
     return Pipeline(path, text, file, steps, origins)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    suggestions = similar(word, known)
-    return f"did you mean {' or '.join(suggestions)}?" if suggestions else ""
-
-
 def _read_step(name: str, step: Any, problems: list[Problem]) -> tuple[str, StepSettings] | None:
     known = ", ".join(KINDS)
     if not re.fullmatch(STEP_NAME, name):
@@ -110,7 +105,7 @@ def _read_step(name: str, step: Any, problems: list[Problem]) -> tuple[str, Step
         has = f"has {', '.join(step)}" if isinstance(step, Mapping) and step else "names nothing to do"
         problems.append(Problem(("steps", name), f"{has}; a step has one key of {known}"))
     elif (kind := next(iter(step))) not in KINDS:
-        hint = did_you_mean(kind, KINDS) or f"known here: {known}"
+        hint = did_you_mean(similar(kind, KINDS)) or f"known here: {known}"
         problems.append(Problem(("steps", name, kind), f"unknown kind of step; {hint}"))
     else:
         settings = _validated(KINDS[kind], step[kind] or {}, ("steps", name, kind), problems)

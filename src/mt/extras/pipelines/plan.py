@@ -13,9 +13,10 @@ from mt.bundle.load_translator import read_config
 from mt.config import Config, load_config
 from mt.config.loading import as_yaml, parse_tree, read_limited
 from mt.config.problems import Problem
+from mt.config.suggestions import did_you_mean, similar
 from mt.config.yaml_tree import TreePath
 from mt.errors import InputError
-from mt.extras.pipelines.loading import Pipeline, as_place, did_you_mean, places
+from mt.extras.pipelines.loading import Pipeline, as_place, places
 from mt.extras.pipelines.schema import COMMANDS, Export, OnCorpus, Place, StepSettings, Train
 from mt.storage.find_model import find_model
 from mt.storage.run_dir import RunDir
@@ -161,7 +162,7 @@ def _reference_problems(pipeline: Pipeline, named: Iterable[tuple[TreePath, Plac
         if place.step is None:
             continue
         if place.step not in pipeline.steps:
-            hint = did_you_mean(place.step, pipeline.steps) or f"there are {', '.join(pipeline.steps)}"
+            hint = did_you_mean(similar(place.step, pipeline.steps)) or f"there are {', '.join(pipeline.steps)}"
             yield Problem(path, f"there is no step {place.step}; {hint}")
             continue
         kind = pipeline.steps[place.step][0]
