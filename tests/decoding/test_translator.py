@@ -5,7 +5,7 @@ import re
 import resource
 import time
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from mt.data.glossary import Glossary
 from mt.data.tokenizer import BYTES, SPACE, SPECIALS, BpeTokenizer
 from mt.data.tokenizer_kinds import TokenizerPair
 from mt.decoding.candidates import Candidate, Part
-from mt.decoding.engine import SearchOptions
+from mt.decoding.engine import Sampling, SearchOptions
 from mt.decoding.long_input import split_long
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
@@ -259,6 +259,22 @@ def test_the_model_sees_start_tokens_and_end() -> None:
     make(model).best([" A dog runs. ", "Two"], GREEDY)
     long, short = ([2, *TOKENIZER.encode(text), 3] for text in ("A dog runs.", "Two"))
     assert [batch.tolist() for batch in batches] == [[long, short + [0] * (len(long) - len(short))]]
+
+
+@pytest.mark.parametrize("sampling", [None, Sampling(temperature=3.0)])
+def test_a_repeated_line_is_searched_once_for_each_prefix(sampling: Sampling | None) -> None:
+    model, options = random_model(), replace(GREEDY, sampling=sampling)
+    batches, translator = source_batches(model), make(model)
+    lines, prefixes = ["A dog runs.", "Two", "A dog runs.", "A dog runs."], ["", "", "a", ""]
+
+    def translated(rows: Sequence[int]) -> list[str]:
+        results = translator.translate([lines[i] for i in rows], options, prefixes=[prefixes[i] for i in rows])
+        return [candidates[0].text for candidates in results]
+
+    together = translated(range(4))
+    assert sum(map(len, batches)) == 4, "three searches, and one step for the tokens of the prefix"
+    assert together == [translated([i])[0] for i in range(4)]
+    assert together[2] not in together[:2]
 
 
 # Long lines ---------------------------------------------------------------------------------------------------------

@@ -204,8 +204,9 @@ class Translator:
 
     def _search_freely(self, sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
         """Return the n best hypotheses of sentences, which begin with their prefixes."""
-        forced = [[*self._target_tags, *sentence.prefix.forced] for sentence in sentences]
-        sources = [sentence.source for sentence in sentences]
+        rows = [(tuple(s.source), (*self._target_tags, *s.prefix.forced)) for s in sentences]
+        distinct = list(dict.fromkeys(rows))  # tables repeat lines, which are translated, and sampled, alike
+        sources, forced = [source for source, _ in distinct], [prefix for _, prefix in distinct]
         results = search_without_loops(self.engine, sources, options, forced if any(forced) else ())
         n_tags = len(self._target_tags)
         if n_tags or self.settings.guided:  # a guided head aligns a token when it reads it, one position later
@@ -214,7 +215,8 @@ class Translator:
                 [replace(h, ids=h.ids[n_tags:], attention=h.attention and h.attention[n_rows:]) for h in n_best]
                 for n_best in results
             ]
-        return results
+        found = dict(zip(distinct, results, strict=True))
+        return [found[row] for row in rows]
 
     def _next_log_probs(self, sources: Sentences, targets: Sentences) -> "Iterator[NDArray[np.float32]]":
         tagged = [[*self._target_tags, *target] for target in targets]
