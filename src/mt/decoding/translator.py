@@ -132,8 +132,11 @@ class Translator:
             if len(parts) > 1:
                 log.warning("line %d is longer than the model's limit; translated in %d parts", number, len(parts))
         sentences = self._sentences(split, options, prefixes, numbers or range(1, len(lines) + 1))
-        sentences = [self._spelt(sentence) if sentence.prefix.ids else sentence for sentence in sentences]
-        results = zip(sentences, self._search(sentences, options), strict=True)
+        # Tables repeat lines, which are translated, and sampled, alike.
+        distinct = {(sentence.text, sentence.prefix.text): sentence for sentence in sentences}
+        spelt = [self._spelt(sentence) if sentence.prefix.ids else sentence for sentence in distinct.values()]
+        found = dict(zip(distinct, zip(spelt, self._search(spelt, options), strict=True), strict=True))
+        results = (found[sentence.text, sentence.prefix.text] for sentence in sentences)
         candidates = [
             self._join([next(results) for _ in parts]) or [Candidate(normalized(without_line_breaks(line)), 0.0, 0.0)]
             for parts, line in zip(split, lines, strict=True)
@@ -204,9 +207,8 @@ class Translator:
 
     def _search_freely(self, sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
         """Return the n best hypotheses of sentences, which begin with their prefixes."""
-        rows = [(tuple(s.source), (*self._target_tags, *s.prefix.forced)) for s in sentences]
-        distinct = list(dict.fromkeys(rows))  # tables repeat lines, which are translated, and sampled, alike
-        sources, forced = [source for source, _ in distinct], [prefix for _, prefix in distinct]
+        forced = [[*self._target_tags, *sentence.prefix.forced] for sentence in sentences]
+        sources = [sentence.source for sentence in sentences]
         results = search_without_loops(self.engine, sources, options, forced if any(forced) else ())
         n_tags = len(self._target_tags)
         if n_tags or self.settings.guided:  # a guided head aligns a token when it reads it, one position later
@@ -215,8 +217,7 @@ class Translator:
                 [replace(h, ids=h.ids[n_tags:], attention=h.attention and h.attention[n_rows:]) for h in n_best]
                 for n_best in results
             ]
-        found = dict(zip(distinct, results, strict=True))
-        return [found[row] for row in rows]
+        return results
 
     def _next_log_probs(self, sources: Sentences, targets: Sentences) -> "Iterator[NDArray[np.float32]]":
         tagged = [[*self._target_tags, *target] for target in targets]
