@@ -402,6 +402,16 @@ def test_many_numbers_are_searched_for_only_if_the_user_keeps_them(both: Twins, 
     assert not search.missing(sentence, found.ids) if forced else found == free
 
 
+@pytest.mark.parametrize("keep", [(), ("[0-9]+",)])
+def test_a_full_translation_is_searched_again_only_for_what_the_user_keeps(both: Twins, keep: tuple[str, ...]) -> None:
+    sentence, free, search, searched = kept_numbers(both, "dogs", 5, *keep)
+    full = sentence._replace(longest=len(free.ids))
+    assert full.longest < 2 * len(full.source)
+    [[found]] = search.complete([full], [[free]], OPTIONS)
+    assert bool(searched) is bool(keep)
+    assert (found == free) is not bool(keep)
+
+
 def test_kept_text_alone_is_copied(both: Twins) -> None:
     sentence, free, search, searched = kept_numbers(both, "(7);", 16)
     [[found]] = search.complete([sentence], [[free]], OPTIONS)

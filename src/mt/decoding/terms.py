@@ -156,10 +156,14 @@ class TermSearch:
         return [Hypothesis.of(ids, _log_prob(log_probs, [*ids, EOS_ID]), options.length_penalty)]
 
     def _forced(self, sentence: Sentence, hypothesis: Hypothesis) -> Sentence:
-        """Return a sentence with the terms to force: those that the user requests, and all unless many are lost."""
+        """Return a sentence with the terms to force: those that the user requests, and all unless many are lost.
+
+        Nor are others forced into a translation that ends at the model's own limit, which has no room for them.
+        """
         lost = {term.forms for term in self.missing(sentence, hypothesis.ids) if not term.is_requested}
         requested = [term for term in sentence.terms if term.is_requested]
-        return sentence if len(lost) <= _MAX_SPANS else sentence._replace(terms=requested)
+        is_full = len(hypothesis.ids) == sentence.longest < 2 * len(sentence.source)
+        return sentence._replace(terms=requested) if is_full or len(lost) > _MAX_SPANS else sentence
 
     def _spellable(self, terms: "Sequence[Term]") -> "list[Term]":
         """Return the terms that the vocabulary can spell."""
