@@ -15,10 +15,9 @@ from operator import itemgetter
 
 import numpy as np
 
-from mt.data.cleaning import GRACE
 from mt.data.lexicon import Lexicon, Side, learn_lexicon
 from mt.data.ragged import Array, ranges, row_sums
-from mt.extras.doctor.pair_evidence import log_density_ratio
+from mt.extras.doctor.pair_evidence import log_density_ratio, log_length_ratio
 
 # Source and target lines of a match, and the log ratio of its prior to that of one to one, chosen on validation text.
 _MATCHES = ((1, 1, 0.0), (2, 1, -4.0), (1, 2, -4.0))
@@ -76,7 +75,7 @@ def align(sources: Sequence[str], targets: Sequence[str]) -> list[Link]:
         if len(known) < MIN_KNOWN:
             break
         lexicon = learn_lexicon(source, target, known[:, 0], known[:, 1])
-        ratio = float(np.median(_log_ratios(source.characters[known[:, 0]], target.characters[known[:, 1]])))
+        ratio = float(np.median(log_length_ratio(source.characters[known[:, 0]], target.characters[known[:, 1]])))
         aligner = _Aligner(source, target, lexicon, ratio, known)
         _, links, centre = aligner.best(centre, _NEXT_BAND if number else band)
     return links
@@ -103,15 +102,10 @@ def _first_band(n_source: int, n_target: int) -> int:
     return max(_FIRST_BAND, abs(n_source - n_target) + 100)
 
 
-def _log_ratios(source: Array | float, target: Array | float) -> Array:
-    ratios: Array = np.log((target + GRACE) / (source + GRACE))
-    return ratios
-
-
 def _length_ratios(source: Side, target: Side) -> set[float]:
     """Return the log length ratios that translations may have: of the texts, or if much is missing, of their lines."""
     return {
-        round(float(_log_ratios(float(statistic(source.characters)), float(statistic(target.characters)))), 1)
+        round(float(log_length_ratio(float(statistic(source.characters)), float(statistic(target.characters)))), 1)
         for statistic in (np.sum, np.mean)
     }
 
@@ -149,7 +143,7 @@ class _Aligner:
         )
 
     def _deviations(self, source: Array | float, target: Array) -> Array:
-        deviations: Array = np.abs(_log_ratios(source, target) - self._length_ratio)
+        deviations: Array = np.abs(log_length_ratio(source, target) - self._length_ratio)
         return deviations
 
     def _line_gains(self, first: int, last: int, low: int, high: int) -> Array:
