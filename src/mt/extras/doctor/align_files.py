@@ -9,19 +9,19 @@ from pathlib import Path
 
 import numpy as np
 
-from mt.console import table
+from mt.console import log, table
 from mt.data.paired_texts import LineText
 from mt.data.ragged import Array, Ragged
 from mt.data.word_alignment import align_words
 from mt.errors import InputError
-from mt.extras.doctor.alignment import Link, align, table_cells, with_gaps
+from mt.extras.doctor.alignment import MIN_KNOWN, Link, align, table_cells, with_gaps
 from mt.storage import atomic
 from mt.text.lines import read_lines, read_parallel
 from mt.text.words import WORD
 
 _SPACED = re.compile(r"\S+")
 _MAX_LINES = 300_000  # of a side
-_MAX_CELLS = 250_000_000  # 5 bytes each
+_MAX_CELLS = 250_000_000  # 6 bytes each
 _WINDOW = 1000  # lines that show whether two texts are in step
 _IN_STEP, _MARGIN = 2000, 20  # lines before two texts diverge: to learn a lexicon from; that may be linked differently
 
@@ -35,7 +35,11 @@ def align_files(source: Path, target: Path, output: Path, min_score: float | Non
     if table_cells(*map(len, texts)) > _MAX_CELLS:
         sizes = f"{source} has {len(texts[0]):,} sentences and {target} {len(texts[1]):,}"
         raise InputError(f"{sizes}, too different to be aligned", "split both texts, by chapters for example")
-    links = [link for link in align(*texts) if min_score is None or link.score >= min_score]
+    links = align(*texts)
+    if (n_single := sum(link.is_single for link in links)) < MIN_KNOWN:
+        message = "the alignment may be wrong: too few likely pairs (%d) to learn a lexicon from"
+        log.warning(message, n_single)
+    links = [link for link in links if min_score is None or link.score >= min_score]
     with atomic.new_file(output) as write:
         write(b"source\ttarget\tscore\n")
         for link in links:

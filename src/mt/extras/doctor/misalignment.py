@@ -11,6 +11,7 @@ looks for the translations of blocks that have none nearby, among the lines of t
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice, pairwise
+from operator import attrgetter
 
 import numpy as np
 
@@ -224,7 +225,7 @@ def _joined(runs: list[Block]) -> Iterator[Block]:
     """Join short runs, which similar lines bring about, to the long ones that they touch."""
     size = max(run.end - run.start for run in runs) / 3
     long = [run for run in runs if run.end - run.start >= min(size, _LONG)]
-    firsts = [run for before, run in zip([None, *long], long, strict=False) if not before or before.shift != run.shift]
+    firsts = [next(same) for _, same in groupby(long, key=attrgetter("shift"))]
     starts = [runs[0].start, *(run.start for run in firsts[1:])]
     for start, end, run in zip(starts, (*starts[1:], runs[-1].end), firsts, strict=True):
         yield Block(start, end, run.shift)

@@ -40,7 +40,7 @@ class PairEvidence:
         known = np.flatnonzero(in_step)
         self.forward = learn_lexicon(source, target, known, known)
         self._backward = learn_lexicon(target, source, known, known)
-        self._log_ratios = np.log((target.characters + GRACE) / (source.characters + GRACE))
+        self._log_ratios = log_length_ratio(source.characters, target.characters)
         self._typical = np.median(self._log_ratios)
         self._in_step, *unrelated = self._features((0, *_UNRELATED), 0, len(source.counts))
         self._log_densities = [
@@ -75,7 +75,7 @@ class PairEvidence:
         for shift, gain, back in zip(shifts, forward, backward, strict=True):
             other = np.clip(lines + shift, low, high - 1)
             words = np.maximum(source.counts[start:end] + target.counts[other], 1)
-            ratio = np.log((target.characters[other] + GRACE) / (source.characters[start:end] + GRACE))
+            ratio = log_length_ratio(source.characters[start:end], target.characters[other])
             features.append(((gain + back[other - low]) / words, np.abs(ratio - self._typical)))
         return features
 
@@ -115,6 +115,11 @@ def _largest(keys: Array, values: Array) -> tuple[Array, Array]:
     keys, values = keys[order], values[order]
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
     return keys[starts], np.maximum.reduceat(values, starts) if len(starts) else values
+
+
+def log_length_ratio(source: Array | float, target: Array | float) -> Array:
+    ratios: Array = np.log((target + GRACE) / (source + GRACE))
+    return ratios
 
 
 def log_density_ratio(right: Array, unrelated: Array) -> Callable[[Array], Array]:
