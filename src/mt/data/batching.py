@@ -16,7 +16,7 @@ from mt.data.guided_alignment import Alignments
 from mt.data.mixture import Share
 from mt.data.ragged import Indices, Lengths
 from mt.data.sentence_format import most_ids, sentence_tokens
-from mt.data.shuffle import WINDOW, ShuffledWindows
+from mt.data.shuffle import ShuffledWindows
 from mt.data.token_store import EncodedCorpus, Ids
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.system.distributed import SINGLE_PROCESS, Distributed
@@ -152,13 +152,10 @@ class BatchStream:
         self._begin_window()
 
     def _begin_window(self) -> None:
-        sentences, self._corpus_indices = self._epoch_sentences, self._windows.indices(self.window)
-        self._indices = self._corpus_indices
-        if len(self._windows) > 1 or len(sentences) > WINDOW or not isinstance(sentences, EncodedCorpus):
-            sentences, self._indices = sentences.select(self._indices), np.arange(len(self._indices))
-        self._sentences = sentences
-        lengths = sentences.lengths(self._indices)
-        self._plan = plan_epoch(*lengths, self.max_tokens, self.seed, self.epoch, self.window)
+        self._indices = self._windows.indices(self.window)  # of the window's sentences in the corpus
+        self._sentences = self._epoch_sentences.select(self._indices)
+        self._lengths = self._sentences.lengths()
+        self._plan = plan_epoch(*self._lengths, self.max_tokens, self.seed, self.epoch, self.window)
 
     @property
     def epochs_done(self) -> int:
@@ -179,8 +176,8 @@ class BatchStream:
         self.cursor += 1
         slice_of_rank = rows[self.distributed.rank :: self.distributed.world_size]
         used = slice_of_rank if len(slice_of_rank) else rows[:1]
-        batch, aligned = assemble(self._sentences, self._indices[used]), None
+        batch, aligned = assemble(self._sentences, used), None
         if self.alignments is not None:
-            aligned = self.alignments.of_batch(self._corpus_indices[used], batch.src_tokens, batch.tgt_in)
-        n_src, n_tgt = (int(lengths.sum()) for lengths in self._sentences.lengths(self._indices[rows]))
+            aligned = self.alignments.of_batch(self._indices[used], batch.src_tokens, batch.tgt_in)
+        n_src, n_tgt = (int(lengths[rows].sum()) for lengths in self._lengths)
         return replace(batch, n_src=n_src, n_tgt=n_tgt, weight=float(len(slice_of_rank) > 0), aligned=aligned)
