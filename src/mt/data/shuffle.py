@@ -89,8 +89,12 @@ class ShuffledWindows:
         return np.random.Generator(np.random.PCG64([self.seed, self.epoch, *purpose]))
 
 
-def hash_indices(indices: Indices, key: np.uint64) -> NDArray[np.uint64]:
-    """Hash the indices of sentences (N,) with SplitMix64 (Steele et al. 2014), so that no list of draws is stored."""
+def draw_bits(indices: Indices, *seeds: int, number: int = 0) -> NDArray[np.uint64]:
+    """Draw 64 random bits for each sentence (N,): a hash of its index, the seeds, and the number of the draw.
+
+    With SplitMix64 (Steele et al. 2014), the bits of some sentences do not depend on which others are drawn.
+    """
+    key = np.random.SeedSequence(seeds).generate_state(number + 1, np.uint64)[number]
     return mixed(indices.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + key)
 
 
