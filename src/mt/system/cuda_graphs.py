@@ -25,10 +25,8 @@ class GraphCapture:
         """Return a graph of `run` and its result, which each replay overwrites.
 
         The function must not synchronise, and must read no number from the host that changes. It must have run before,
-        so that its kernels are compiled.
-
-        Raises:
-            MachineError: the capture failed. torch's generator and stream stay in it, so nothing else can run.
+        so that its kernels are compiled. Raises MachineError if the capture fails: torch's generator and stream stay in
+        it, so nothing else can run.
         """
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()

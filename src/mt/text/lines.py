@@ -85,14 +85,13 @@ def decode_lines(
 ) -> Iterator[str]:
     """Decode raw lines; the LF, a CR before it, and a byte order mark at the start of the file are removed.
 
+    Raises InputError, which names file and line, if a line is too long.
+
     Args:
         stream: raw lines, as `raw_lines` yields them.
         name: the stream's name in messages.
         before: number of lines read earlier.
         on_issue: handles lines that are not UTF-8; if it returns, the line is decoded with U+FFFD.
-
-    Raises:
-        InputError: a line is too long, or not valid UTF-8; the message names file and line.
     """
     file_start = b""
     for number, raw in enumerate(stream, before + 1):
