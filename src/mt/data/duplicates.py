@@ -42,7 +42,7 @@ class HashPartitions:
 
     def __init__(self, folder: Path, dtype: np.dtype[Any]) -> None:
         self._dtype, in_memory = dtype, _AT_ONCE * dtype.itemsize // _PARTITIONS
-        self._files = [SpooledTemporaryFile(in_memory, dir=folder) for _ in range(_PARTITIONS)]  # noqa: SIM115
+        self._files = [SpooledTemporaryFile(in_memory, dir=str(folder)) for _ in range(_PARTITIONS)]  # noqa: SIM115
 
     def close(self) -> None:
         for file in self._files:

@@ -25,9 +25,7 @@ _ROUNDING = 2**32 - 3
 class ShuffledWindows:
     """The windows of one epoch, which together have every sentence as often as its share repeats it.
 
-    Args:
-        shares: the corpus, in its order.
-        seed, epoch: seed the choice of blocks.
+    The shares are the corpus, in its order; seed and epoch decide which blocks a window has.
     """
 
     shares: tuple[Share, ...]
