@@ -126,27 +126,18 @@ class _Encoder:
 class AugmentedCorpus:
     """A corpus in which shares of the sentences, drawn again in each epoch, are augmented.
 
-    Args:
-        corpus: the pairs without changes.
-        tokenizers: those that encoded it.
-        shares: the share of the sentences to change, by kind: a key of the configuration's `augmentation` section.
-        seed: with the epoch and a sentence's index, decides on its change.
-        max_length: pairs that a change would make longer on a side, in tokens with specials, stay as they are.
-        languages: of each part of the corpus, in the wanted direction.
-        segmenters: of subword regularisation, for both sides; none: the tokenizers' own segmentation.
-        lexicon: translations of words, for the kind `terms`.
-        ends: (P,), the index behind each part's last sentence, if there are several.
+    Pairs that a change would make longer than `max_length` on a side, in tokens with specials, stay as they are.
     """
 
-    corpus: TrainingCorpus
-    tokenizers: TokenizerPair
-    shares: Mapping[str, float]
+    corpus: TrainingCorpus  # the pairs without changes
+    tokenizers: TokenizerPair  # those that encoded it
+    shares: Mapping[str, float]  # of the sentences, by kind of change: the configuration's `augmentation` section
     seed: int
     max_length: int
-    languages: Sequence[Pair]
-    segmenters: Sequence[Segmenter] = ()
-    lexicon: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    ends: Sequence[int] = ()
+    languages: Sequence[Pair]  # of each part of the corpus, in the wanted direction
+    segmenters: Sequence[Segmenter] = ()  # of subword regularisation, for both sides
+    lexicon: Mapping[str, Sequence[str]] = field(default_factory=dict)  # translations of words, for the kind `terms`
+    ends: Sequence[int] = ()  # (P,), the index behind each part's last sentence, if there are several
 
     def in_epoch(self, epoch: int) -> Sentences:
         """Return the sentences of an epoch."""

@@ -41,24 +41,15 @@ class TrainingCorpus(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """A padded batch, as int64 arrays.
+    """A padded batch."""
 
-    Attributes:
-        src_tokens: `<s> tokens </s>`, or as the source format says (B, S).
-        tgt_in: `<s> tokens`, the decoder's input (B, T).
-        tgt_out: `tokens </s>`, the labels (B, T).
-        n_src, n_tgt: tokens without padding, of all ranks together.
-        aligned: True where a source position is aligned to the input of a target position (B, T, S), for guided
-            alignment.
-        weight: 1, or 0 for a placeholder on a rank that would otherwise have no sentence.
-    """
-
-    src_tokens: NDArray[np.int64]
-    tgt_in: NDArray[np.int64]
-    tgt_out: NDArray[np.int64]
-    n_src: int
+    src_tokens: NDArray[np.int64]  # (B, S), `<s> tokens </s>`, or as the source format says
+    tgt_in: NDArray[np.int64]  # (B, T), `<s> tokens`, the decoder's input
+    tgt_out: NDArray[np.int64]  # (B, T), `tokens </s>`, the labels
+    n_src: int  # tokens without padding, of all ranks together
     n_tgt: int
-    weight: float = 1.0
+    weight: float = 1.0  # 0 for a placeholder on a rank that would otherwise have no sentence
+    # (B, T, S), True where a source position is aligned to the input of a target position; for guided alignment.
     aligned: NDArray[np.bool_] | None = None
 
 

@@ -72,19 +72,12 @@ class PieceWords:
 
 @dataclass(frozen=True)
 class Alignments:
-    """The links between the words of an encoded corpus.
+    """The links between the words of an encoded corpus."""
 
-    Attributes:
-        links: (source word, target word) of all sentences, one after another.
-        starts: (N + 1,), where each sentence's links begin.
-        sizes: (N, 2), number of words of source and target.
-        words: the mappings of source and target pieces to words.
-    """
-
-    links: Array
-    starts: Array
-    sizes: Array
-    words: tuple[PieceWords, PieceWords]
+    links: Array  # (source word, target word) of all sentences, one after another
+    starts: Array  # (N + 1,), where each sentence's links begin
+    sizes: Array  # (N, 2), number of words of source and target
+    words: tuple[PieceWords, PieceWords]  # of source and target
 
     @classmethod
     def open(cls, folder: Path, tokenizers: TokenizerPair) -> "Alignments":

@@ -20,15 +20,10 @@ SIDES = ("source", "target")
 
 @dataclass(frozen=True, eq=False)
 class EncodedCorpus:
-    """A parallel corpus as token ids.
+    """A parallel corpus as token ids."""
 
-    Attributes:
-        sides: the ids of all sentences, by side.
-        source_format: the special tokens around a source.
-    """
-
-    sides: dict[str, Ragged]
-    source_format: str = SOURCE_FORMATS[0]
+    sides: dict[str, Ragged]  # the ids of all sentences, by side
+    source_format: str = SOURCE_FORMATS[0]  # the special tokens around a source
 
     @classmethod
     def open(cls, folder: Path, source_format: str = SOURCE_FORMATS[0]) -> "EncodedCorpus":

@@ -10,12 +10,7 @@ from mt.errors import MachineError, first_line, is_out_of_memory
 
 
 class GraphCapture:
-    """Captures graphs that share their memory.
-
-    Args:
-        name: the option that asks for graphs, for the error.
-        hint: what to do when a capture fails.
-    """
+    """Captures graphs that share their memory; the name of the option and the hint are for a capture that fails."""
 
     def __init__(self, name: str, hint: str) -> None:
         self._name, self._hint = name, hint

@@ -24,18 +24,12 @@ _CONNECTION_TIMEOUT = timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class Distributed:
-    """This process's rank and its collectives, named as in torch; every rank must call them in the same order.
-
-    Attributes:
-        rank, world_size: as in torch.distributed.
-        local_rank: the rank on this machine, which is the index of its GPU.
-        gloo: the process group for objects in CPU memory; None with one process.
-    """
+    """This process's rank and its collectives, named as in torch; every rank must call them in the same order."""
 
     rank: int = 0
     world_size: int = 1
-    local_rank: int = 0
-    gloo: Any = None
+    local_rank: int = 0  # on this machine, the index of the rank's GPU
+    gloo: Any = None  # the process group for objects in CPU memory; None with one process
 
     @property
     def is_main(self) -> bool:

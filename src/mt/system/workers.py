@@ -74,10 +74,8 @@ def _hidden_script() -> Iterator[None]:
 def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -> Iterator[tuple[Job, Result]]:
     """Yield each job with its result, in order; raise MachineError if a worker process is killed.
 
-    Args:
-        work: the function; workers must be able to import it.
-        jobs: consumed lazily, a few at a time.
-        workers: the number of processes; with 1, or in a process of `multiprocessing.Pool`, this one does the work.
+    Workers must be able to import `work`; jobs are consumed lazily, a few at a time. With one worker, or in a process
+    of `multiprocessing.Pool`, this process does the work.
     """
     if workers == 1 or multiprocessing.current_process().daemon:  # a daemon may not have children
         for job in jobs:
