@@ -1,4 +1,4 @@
-"""Memory-mapped token ids: training needs no memory for its corpus.
+"""Memory-mapped token ids, of which training has one window in memory at a time.
 
 B, N sentences, L tokens
 """
