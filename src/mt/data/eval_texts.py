@@ -22,7 +22,7 @@ class EvalText:
     target_lang: str
     sources: list[str]
     references: list[str]
-    source_lang: str = ""  # where the model has one source language, or it is unknown
+    source_lang: str = ""  # empty where the model has one source language, or it is unknown
     zero_shot: bool = False  # the model was trained on both languages, but not on this pair of them
 
     @property

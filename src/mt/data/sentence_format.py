@@ -39,7 +39,7 @@ class SentenceFormat(NamedTuple):
 
     source: str = SOURCE_FORMATS[0]
     target_tag: str = "source"  # one of TARGET_TAGS, the place of the tag that asks for a language
-    source_lang: str = ""  # where the model has several and none is chosen
+    source_lang: str = ""  # empty where the model has several and none is chosen
 
     @classmethod
     def of(cls, config: "Config") -> "SentenceFormat":
