@@ -60,7 +60,8 @@ def test_cleaning_drops_and_counts_by_reason(tmp_path: Path, held: dict[str, Any
     assert split(folder, "train") == [("one", "uno"), ("one", "un"), ("one uno", "x")]
     expected = {"kept": 3, "empty": 2, "duplicate": 2, "badly proportioned": 2}
     parts = {
-        split: [{"pairs": pairs, "target_lang": "it"}] for split, pairs in (("train", 3), ("valid", 1), ("test", 1))
+        split: [{"pairs": pairs, "target_lang": "it", "source_lang": ""}]
+        for split, pairs in (("train", 3), ("valid", 1), ("test", 1))
     }
     assert report(folder) == {"pairs": {"train": 3, "valid": 1, "test": 1}, "train": expected, "parts": parts}
 

@@ -67,15 +67,6 @@ def doubled_punctuation(text: str, rng: random.Random) -> str:
     return f"{text[: end.end(1)]}{end[1][-1] * rng.randint(1, 2)}{text[end.end(1) :]}" if end else text
 
 
-def merge(pair: Pair, following: Pair, languages: Pair) -> Pair:
-    """Join two pairs into one."""
-    source, target = (
-        f"{first}{_separator(language)}{second}"
-        for first, second, language in zip(pair, following, languages, strict=True)
-    )
-    return source, target
-
-
 def _separator(language: str) -> str:
     return " " if is_spaced(language) else ""
 
@@ -159,7 +150,9 @@ def augment(kind: str, pair: Pair, following: Pair, rng: random.Random, language
         case "punctuation":
             return without_final_punctuation(pair) if rng.random() < 0.5 else (doubled_punctuation(source, rng), target)
         case "merge":
-            return merge(pair, following, languages)
+            sides = zip(pair, following, languages, strict=True)
+            source, target = (f"{text}{_separator(language)}{next_text}" for text, next_text, language in sides)
+            return source, target
         case "copy_spans":
             return insert(pair, draw_span(rng, rng.choice(SPAN_KINDS)), rng, languages)
     line = noise_line(rng)

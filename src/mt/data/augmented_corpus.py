@@ -21,27 +21,22 @@ from mt.data.bidirectional import reversed_pairs
 from mt.data.inline_terms import annotate, draw_terms, encode_annotated, is_marked
 from mt.data.ragged import Indices, Lengths, Ragged
 from mt.data.sentence_format import most_ids
-from mt.data.shuffle import hash_indices
+from mt.data.shuffle import draw_bits
 from mt.data.subword_sampling import Segmenter
 from mt.data.token_store import SIDES, EncodedCorpus, Ids
 from mt.data.tokenizer import EOS_ID, SPACE
 from mt.data.tokenizer_kinds import TextTokenizer, TokenizerPair
 
 _AT_ONCE = 4096  # sentences
-_STREAM = 2**32 - 3  # keeps the keys apart from those of other draws of an epoch
+_STREAM = 2**32 - 3  # a seed that keeps these draws apart from others of an epoch
 _TOKENIZER_EPOCH = 2**32 - 1  # no epoch of training
 
 _Changes = dict[int, tuple[list[int], list[int]]]  # token ids of both sides, by row
 
 
-def _keys(seed: int, epoch: int) -> NDArray[np.uint64]:
-    keys = np.random.SeedSequence([seed, epoch, _STREAM]).generate_state(2, np.uint64)
-    return np.asarray(keys, np.uint64)
-
-
 def choose_kinds(indices: Indices, shares: Mapping[str, float], seed: int, epoch: int) -> NDArray[np.int64]:
     """Return the index in `shares` (N,) of each sentence's change; `len(shares)` stands for none."""
-    uniform = (hash_indices(indices, _keys(seed, epoch)[0]) >> np.uint64(11)) * 2.0**-53
+    uniform = (draw_bits(indices, seed, epoch, _STREAM) >> np.uint64(11)) * 2.0**-53
     return np.searchsorted(np.cumsum(list(shares.values())), uniform, side="right")
 
 
@@ -131,27 +126,18 @@ class _Encoder:
 class AugmentedCorpus:
     """A corpus in which shares of the sentences, drawn again in each epoch, are augmented.
 
-    Args:
-        corpus: the pairs without changes.
-        tokenizers: those that encoded it.
-        shares: the share of the sentences to change, by kind: a key of the configuration's `augmentation` section.
-        seed: with the epoch and a sentence's index, decides on its change.
-        max_length: pairs that a change would make longer on a side, in tokens with specials, stay as they are.
-        languages: of each part of the corpus, in the wanted direction.
-        segmenters: of subword regularisation, for both sides; none: the tokenizers' own segmentation.
-        lexicon: translations of words, for the kind `terms`.
-        ends: (P,), the index behind each part's last sentence, if there are several.
+    Pairs that a change would make longer than `max_length` on a side, in tokens with specials, stay as they are.
     """
 
-    corpus: TrainingCorpus
-    tokenizers: TokenizerPair
-    shares: Mapping[str, float]
+    corpus: TrainingCorpus  # the pairs without changes
+    tokenizers: TokenizerPair  # those that encoded it
+    shares: Mapping[str, float]  # of the sentences, by kind of change: the configuration's `augmentation` section
     seed: int
     max_length: int
-    languages: Sequence[Pair]
-    segmenters: Sequence[Segmenter] = ()
-    lexicon: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    ends: Sequence[int] = ()
+    languages: Sequence[Pair]  # of each part of the corpus, in the wanted direction
+    segmenters: Sequence[Segmenter] = ()  # of subword regularisation, for both sides
+    lexicon: Mapping[str, Sequence[str]] = field(default_factory=dict)  # translations of words, for the kind `terms`
+    ends: Sequence[int] = ()  # (P,), the index behind each part's last sentence, if there are several
 
     def in_epoch(self, epoch: int) -> Sentences:
         """Return the sentences of an epoch."""
@@ -186,7 +172,7 @@ class _AugmentedSentences:
     def _change(self, plain: EncodedCorpus, rows: Indices, indices: Indices, kinds: NDArray[np.int64]) -> _Changes:
         """Return the new token ids of some rows of `plain`, without those that would be empty or too long."""
         settings, names = self.settings, list(self.settings.shares)
-        rngs = list(map(random.Random, hash_indices(indices, _keys(settings.seed, self.epoch)[1]).tolist()))
+        rngs = list(map(random.Random, draw_bits(indices, settings.seed, self.epoch, _STREAM, number=1).tolist()))
         pairs = self._texts(plain, rows, indices)
         following = list(pairs)
         if "merge" in names:

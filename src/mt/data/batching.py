@@ -16,7 +16,7 @@ from mt.data.guided_alignment import Alignments
 from mt.data.mixture import Share
 from mt.data.ragged import Indices, Lengths
 from mt.data.sentence_format import most_ids, sentence_tokens
-from mt.data.shuffle import WINDOW, ShuffledWindows
+from mt.data.shuffle import ShuffledWindows
 from mt.data.token_store import EncodedCorpus, Ids
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.system.distributed import SINGLE_PROCESS, Distributed
@@ -41,24 +41,15 @@ class TrainingCorpus(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """A padded batch, as int64 arrays.
+    """A padded batch."""
 
-    Attributes:
-        src_tokens: `<s> tokens </s>`, or as the source format says (B, S).
-        tgt_in: `<s> tokens`, the decoder's input (B, T).
-        tgt_out: `tokens </s>`, the labels (B, T).
-        n_src, n_tgt: tokens without padding, of all ranks together.
-        aligned: True where a source position is aligned to the input of a target position (B, T, S), for guided
-            alignment.
-        weight: 1, or 0 for a placeholder on a rank that would otherwise have no sentence.
-    """
-
-    src_tokens: NDArray[np.int64]
-    tgt_in: NDArray[np.int64]
-    tgt_out: NDArray[np.int64]
-    n_src: int
+    src_tokens: NDArray[np.int64]  # (B, S), `<s> tokens </s>`, or as the source format says
+    tgt_in: NDArray[np.int64]  # (B, T), `<s> tokens`, the decoder's input
+    tgt_out: NDArray[np.int64]  # (B, T), `tokens </s>`, the labels
+    n_src: int  # tokens without padding, of all ranks together
     n_tgt: int
-    weight: float = 1.0
+    weight: float = 1.0  # 0 for a placeholder on a rank that would otherwise have no sentence
+    # (B, T, S), True where a source position is aligned to the input of a target position; for guided alignment.
     aligned: NDArray[np.bool_] | None = None
 
 
@@ -152,13 +143,10 @@ class BatchStream:
         self._begin_window()
 
     def _begin_window(self) -> None:
-        sentences, self._corpus_indices = self._epoch_sentences, self._windows.indices(self.window)
-        self._indices = self._corpus_indices
-        if len(self._windows) > 1 or len(sentences) > WINDOW or not isinstance(sentences, EncodedCorpus):
-            sentences, self._indices = sentences.select(self._indices), np.arange(len(self._indices))
-        self._sentences = sentences
-        lengths = sentences.lengths(self._indices)
-        self._plan = plan_epoch(*lengths, self.max_tokens, self.seed, self.epoch, self.window)
+        self._indices = self._windows.indices(self.window)  # of the window's sentences in the corpus
+        self._sentences = self._epoch_sentences.select(self._indices)
+        self._lengths = self._sentences.lengths()
+        self._plan = plan_epoch(*self._lengths, self.max_tokens, self.seed, self.epoch, self.window)
 
     @property
     def epochs_done(self) -> int:
@@ -179,8 +167,8 @@ class BatchStream:
         self.cursor += 1
         slice_of_rank = rows[self.distributed.rank :: self.distributed.world_size]
         used = slice_of_rank if len(slice_of_rank) else rows[:1]
-        batch, aligned = assemble(self._sentences, self._indices[used]), None
+        batch, aligned = assemble(self._sentences, used), None
         if self.alignments is not None:
-            aligned = self.alignments.of_batch(self._corpus_indices[used], batch.src_tokens, batch.tgt_in)
-        n_src, n_tgt = (int(lengths.sum()) for lengths in self._sentences.lengths(self._indices[rows]))
+            aligned = self.alignments.of_batch(self._indices[used], batch.src_tokens, batch.tgt_in)
+        n_src, n_tgt = (int(lengths[rows].sum()) for lengths in self._lengths)
         return replace(batch, n_src=n_src, n_tgt=n_tgt, weight=float(len(slice_of_rank) > 0), aligned=aligned)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mt.data.batching import Sentences, TrainingCorpus
 from mt.data.ragged import Indices
 from mt.data.sentence_format import sentence_tokens
-from mt.data.shuffle import hash_indices
+from mt.data.shuffle import draw_bits
 from mt.data.token_store import SIDES, EncodedCorpus
 
 
@@ -44,17 +44,16 @@ class BidirectionalCorpus:
         if epoch >= self.epochs:
             return sentences
         assert isinstance(sentences, EncodedCorpus)
-        key = np.random.SeedSequence([self.seed, epoch]).generate_state(1, np.uint64)[0]
-        return _PartlyReversed(self, sentences, key)
+        return _PartlyReversed(self, sentences, epoch)
 
 
 @dataclass(frozen=True)
 class _PartlyReversed:
-    """Sentence pairs of which a hash of `key` and the index reverses some."""
+    """The sentence pairs of an epoch, some of them reversed."""
 
     settings: BidirectionalCorpus
     sentences: EncodedCorpus
-    key: np.uint64
+    epoch: int
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -68,8 +67,8 @@ class _PartlyReversed:
 
     def are_reversed(self, indices: Indices) -> NDArray[np.bool_]:
         """Return which pairs (B,) are reversed."""
-        bit = (hash_indices(indices, self.key) & np.uint64(1)).astype(np.bool_)
+        is_drawn = (draw_bits(indices, self.settings.seed, self.epoch) & np.uint64(1)).astype(np.bool_)
         source, target = sentence_tokens(0, 0, self.sentences.source_format)
         can_be = self.sentences.lengths(indices)[1] + int(source - target) <= self.settings.max_length
         one_way = self.settings.one_way
-        return bit & can_be if one_way is None else bit & can_be & ~one_way[indices]
+        return is_drawn & can_be if one_way is None else is_drawn & can_be & ~one_way[indices]

@@ -4,8 +4,10 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
-from itertools import islice
+from itertools import compress
 from pathlib import Path
+
+import numpy as np
 
 from mt.console import table
 from mt.data.duplicates import find_repeated
@@ -51,21 +53,15 @@ def drop_duplicates(text: tuple[Path, Path], parts: Sequence[MixturePart], folde
     if not repeated.any():
         return list(parts)
     partials = [path.with_name(f"{path.name}.partial") for path in text]
-    remaining = []
     # `closing`, since Windows cannot replace an open file.
     with partials[0].open("wb") as source, partials[1].open("wb") as target, closing(_raw_pairs(text)) as raw_pairs:
-        pairs = zip(raw_pairs, repeated, strict=True)
-        for part in parts:
-            unique = 0
-            for (src, tgt), occurred in islice(pairs, part.pairs):
-                if not occurred:
-                    source.write(src)
-                    target.write(tgt)
-                    unique += 1
-            remaining.append(replace(part, pairs=unique))
+        for src, tgt in compress(raw_pairs, ~repeated):
+            source.write(src)
+            target.write(tgt)
     for partial, path in zip(partials, text, strict=True):
         partial.replace(path)
-    return remaining
+    by_part = np.split(~repeated, np.cumsum([part.pairs for part in parts])[:-1])
+    return [replace(part, pairs=int(unique.sum())) for part, unique in zip(parts, by_part, strict=True)]
 
 
 def _raw_pairs(text: tuple[Path, Path]) -> Generator[tuple[bytes, bytes], None, None]:

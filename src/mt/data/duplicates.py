@@ -3,13 +3,13 @@
 Equal hashes are in the same partition, and each partition is small enough to be sorted in memory.
 """
 
-import tempfile
 from array import array
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from tempfile import SpooledTemporaryFile
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,9 +41,8 @@ class HashPartitions:
     """
 
     def __init__(self, folder: Path, dtype: np.dtype[Any]) -> None:
-        self._folder, self._dtype = folder, dtype
-        self._pending: list[NDArray[Any]] = []
-        self._files: list[BinaryIO] = []
+        self._dtype, in_memory = dtype, _AT_ONCE * dtype.itemsize // _PARTITIONS
+        self._files = [SpooledTemporaryFile(in_memory, dir=str(folder)) for _ in range(_PARTITIONS)]  # noqa: SIM115
 
     def close(self) -> None:
         for file in self._files:
@@ -54,29 +53,13 @@ class HashPartitions:
         records = np.empty(len(columns[0]), self._dtype)
         for name, column in zip(self._dtype.names or (), columns, strict=True):
             records[name] = column
-        self._pending.append(records)
-        if sum(map(len, self._pending)) >= _AT_ONCE:
-            self._write()
-
-    def __iter__(self) -> Iterator[NDArray[Any]]:
-        if not self._files:
-            yield self._concatenated()
-            return
-        self._write()
-        for file in self._files:
-            file.seek(0)
-            yield np.frombuffer(file.read(), self._dtype)
-
-    def _concatenated(self) -> NDArray[Any]:
-        return np.concatenate([np.empty(0, self._dtype), *self._pending])
-
-    def _write(self) -> None:
-        if not self._files:
-            self._files = [tempfile.TemporaryFile(dir=self._folder) for _ in range(_PARTITIONS)]  # noqa: SIM115
-        records = self._concatenated()
         partitions = (records["hash"] >> np.uint64(59)).astype(np.int64)  # the 5 highest of 64 bits
         order = np.argsort(partitions, kind="stable")
         bounds = np.searchsorted(partitions[order], np.arange(1, _PARTITIONS))
         for file, partition in zip(self._files, np.split(records[order], bounds), strict=True):
             file.write(partition.tobytes())
-        self._pending = []
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        for file in self._files:
+            file.seek(0)
+            yield np.frombuffer(file.read(), self._dtype)

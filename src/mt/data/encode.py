@@ -49,15 +49,13 @@ def encode_corpus(
 ) -> None:
     """Encode two aligned text files into `folder`, written atomically; its manifest records the key.
 
+    Raises InputError if a line is not UTF-8, and MachineError if a worker process was killed.
+
     Args:
         max_length: pairs with a longer side (in tokens, specials included) are dropped; None keeps all.
         parts: number of pairs and tags of each part of the text; None is one part without a tag.
         workers: number of processes; None: one for a small corpus, otherwise one a core.
         source_format: the special tokens around a source.
-
-    Raises:
-        InputError: a line is not UTF-8.
-        MachineError: a worker process was killed.
     """
     parts = parts or [(count_lines(text[0]), NO_TAGS)]
     total, kept = sum(pairs for pairs, _ in parts), [0] * len(parts)

@@ -17,18 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EvalText:
-    """Sentences and their references in one direction, aligned.
-
-    Attributes:
-        source_lang: empty where the model has one source language, or it is unknown.
-        zero_shot: the model was trained on both languages, but not on this pair of them.
-    """
+    """Sentences and their references in one direction, aligned."""
 
     target_lang: str
     sources: list[str]
     references: list[str]
-    source_lang: str = ""
-    zero_shot: bool = False
+    source_lang: str = ""  # empty where the model has one source language, or it is unknown
+    zero_shot: bool = False  # the model was trained on both languages, but not on this pair of them
 
     @property
     def direction(self) -> str:

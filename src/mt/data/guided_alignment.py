@@ -26,14 +26,11 @@ _BASE = np.uint64(0x9E3779B97F4A7C15)  # of the polynomial that hashes a word's 
 
 
 class PieceWords:
-    """A mapping of one side's pieces to the words and punctuation marks of a text, however that is segmented.
-
-    Attributes:
-        hidden: (V,), True for specials and language tags, which belong to no word.
-    """
+    """A mapping of one side's pieces to the words and punctuation marks of a text, however that is segmented."""
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         pieces = tokenizer.pieces
+        # (V,), True for specials and language tags, which belong to no word.
         self.hidden = np.array([i in tokenizer.hidden for i in range(len(pieces))])
         texts = ["x" if piece in BYTES else piece.lstrip(SPACE) for piece in pieces]
         self._is_space = np.array([not text for text in texts]) & ~self.hidden
@@ -72,19 +69,12 @@ class PieceWords:
 
 @dataclass(frozen=True)
 class Alignments:
-    """The links between the words of an encoded corpus.
+    """The links between the words of an encoded corpus."""
 
-    Attributes:
-        links: (source word, target word) of all sentences, one after another.
-        starts: (N + 1,), where each sentence's links begin.
-        sizes: (N, 2), number of words of source and target.
-        words: the mappings of source and target pieces to words.
-    """
-
-    links: Array
-    starts: Array
-    sizes: Array
-    words: tuple[PieceWords, PieceWords]
+    links: Array  # (source word, target word) of all sentences, one after another
+    starts: Array  # (N + 1,), where each sentence's links begin
+    sizes: Array  # (N, 2), number of words of source and target
+    words: tuple[PieceWords, PieceWords]  # of source and target
 
     @classmethod
     def open(cls, folder: Path, tokenizers: TokenizerPair) -> "Alignments":

@@ -26,16 +26,7 @@ _UNSPACED = re.compile(f"[{UNSPACED}\u0f00-\u0fff\u1100-\u11ff\uac00-\ud7af\U000
 
 
 class Side:
-    """The distinct words of all lines on one side, as ids.
-
-    Attributes:
-        vocab: the id of each word.
-        ids: (S,), the words of all lines, one line after another, in ascending order within a line.
-        counts: (N,), words of each line.
-        starts: (N + 1,), where each line begins in `ids`.
-        characters: (N,), length of each line.
-        hashes: (N,), of the lines.
-    """
+    """The distinct words of all lines on one side, as ids."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         vocab: dict[str, int] = {}
@@ -46,10 +37,12 @@ class Side:
             counts.append(len(words))
             characters.append(len(line))
             hashes.append(hash(line))
-        self.vocab = vocab
-        self.ids, self.counts = np.array(ids, np.int64), np.array(counts, np.int64)
-        self.starts = np.concatenate([[0], np.cumsum(self.counts)])
-        self.characters, self.hashes = np.array(characters, np.float64), np.array(hashes, np.int64)
+        self.vocab = vocab  # the id of each word
+        self.ids = np.array(ids, np.int64)  # (S,), of all lines, one after another, in ascending order within a line
+        self.counts = np.array(counts, np.int64)  # (N,), words of each line
+        self.starts = np.concatenate([[0], np.cumsum(self.counts)])  # (N + 1,), where each line begins in `ids`
+        self.characters = np.array(characters, np.float64)  # (N,), length of each line
+        self.hashes = np.array(hashes, np.int64)  # (N,), of the lines
 
 
 def words_in(line: str) -> list[str]:

@@ -54,11 +54,7 @@ def training_shares(
     2019, arXiv:1907.05019); the largest source is still read once, the others more often. With several language
     pairs, n_i is the number of sentences of pair i, all of whose sources are repeated alike.
 
-    Args:
-        sentences: number of sentences of each source, in corpus order.
-        weights: factor of each source's repeats.
-        temperature: 1 leaves the sizes as they are.
-        pairs: the language pair of each source; empty if all have the same.
+    Sentences, weights (factors of the repeats) and language pairs are those of each source, in corpus order.
     """
     groups = list(pairs) if len(set(pairs)) > 1 else list(range(len(sentences)))
     sizes = Counter[Hashable]()

@@ -103,10 +103,7 @@ def prepare_text(config: Config, folder: Path, key: str) -> None:
         content = {
             "pairs": {split: _pairs(split_parts) for split, split_parts in parts.items()},
             "train": dict(counts),
-            "parts": {
-                split: [{key: value for key, value in vars(part).items() if value != ""} for part in split_parts]
-                for split, split_parts in parts.items()
-            },
+            "parts": {split: list(map(vars, split_parts)) for split, split_parts in parts.items()},
         }
         atomic.write_json(partial / COUNTS, content)
 

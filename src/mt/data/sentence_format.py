@@ -35,17 +35,11 @@ NO_TAGS = Tags()
 
 
 class SentenceFormat(NamedTuple):
-    """The form in which a model reads a source sentence and writes its translation.
-
-    Attributes:
-        source: one of SOURCE_FORMATS.
-        target_tag: one of TARGET_TAGS, the place of the tag that asks for a language.
-        source_lang: the language of the text; empty where the model has several and none is chosen.
-    """
+    """The form in which a model reads a source sentence and writes its translation."""
 
     source: str = SOURCE_FORMATS[0]
-    target_tag: str = "source"
-    source_lang: str = ""
+    target_tag: str = "source"  # one of TARGET_TAGS, the place of the tag that asks for a language
+    source_lang: str = ""  # empty where the model has several and none is chosen
 
     @classmethod
     def of(cls, config: "Config") -> "SentenceFormat":

@@ -24,6 +24,8 @@ _MAX_CHARACTERS = 10_000  # of a text that is always encoded whole
 class SentencePieceTokenizer:
     """A SentencePiece model. Ids 0 to 3 are `<pad>`, `<unk>`, `<s>` (SOS) and `</s>` (EOS).
 
+    Raises InputError for bytes that are not such a model.
+
     Attributes:
         pieces: the vocabulary, by token id.
         hidden: the ids of specials and tags, which text never has.
@@ -33,9 +35,6 @@ class SentencePieceTokenizer:
         models: the serialized model; or the source's and the target's over the same pieces, whose tokenizer is the
             `counterpart`.
         pieces: all pieces, by id; None for those of the model, in its order behind the specials.
-
-    Raises:
-        InputError: not a SentencePiece model.
     """
 
     max_tokens_per_character = 72  # NFKC makes at most 18 characters of one, and each has at most 4 bytes
@@ -106,6 +105,8 @@ class SentencePieceTokenizer:
     ) -> "SentencePieceTokenizer":
         """Load a model trained elsewhere; row i of our embeddings is its row `vocabulary[piece(i)]`.
 
+        Raises InputError for another kind of file, and for a vocabulary with gaps or without a special or a tag.
+
         Args:
             model_path: the SentencePiece model; the source language's if there are two.
             vocabulary: the ids of all pieces in other software; None for the pieces of the model.
@@ -113,9 +114,6 @@ class SentencePieceTokenizer:
             tags: the pieces that request a language, by language; here they are called `<2LANGUAGE>`. Without a
                 vocabulary they are added.
             start: the piece that begins a translation, our SOS; by default `<s>`, or `<pad>` in a vocabulary without.
-
-        Raises:
-            InputError: not a SentencePiece model, or a vocabulary with gaps, or without a special or a tag.
         """
         models = [_read_model(path) for path in (model_path, target_path) if path is not None]
         names, pieces = [f"<2{language}>" for language in tags or {}], list((tags or {}).values())

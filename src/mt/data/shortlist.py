@@ -33,13 +33,10 @@ class Shortlist:
 
 
 def make_shortlist(corpus: EncodedCorpus, size: int, tokenizers: TokenizerPair) -> Shortlist:
-    """Align a corpus and list each source piece's likeliest translations, except those that are always allowed.
+    """Align a corpus and list each source piece's `size` likeliest translations, beyond those always allowed.
 
-    Args:
-        corpus: the training text; a large one is sampled at even distances.
-        size: the maximum number of target pieces for a source piece.
-        tokenizers: in a shared vocabulary each piece lists itself, so that names can be copied; in separate ones only
-            bytes do.
+    A large corpus is sampled at even distances. In a shared vocabulary each piece lists itself, so that names can be
+    copied; in separate ones only bytes do.
     """
     sample = _sample(corpus)
     vocab = tokenizers.target.vocab_size

@@ -35,26 +35,16 @@ _GLUED_EDGE = re.compile(f"[{GLUED}][^{GLUED}]|[^{GLUED}][{GLUED}]")  # as of a 
 
 
 class Term(NamedTuple):
-    """An occurrence of a term in source text.
+    """An occurrence of a term in source text."""
 
-    Attributes:
-        start, end: its characters in the text.
-        forms: the accepted forms of its translation, the preferred one first.
-        sentence_case: whether a form that begins a sentence is capitalised, unless it is like iPhone.
-        is_spaced: whether forms must be whole words: the target language writes spaces, and the term is a whole word.
-        source: the text in its usual case: as the glossary has it, or as it is.
-        is_requested: whether a glossary or a `keep` pattern covers some of it, not only `SPANS`.
-        language: the target language, whose letter case `form` follows.
-    """
-
-    start: int
+    start: int  # of its characters in the text
     end: int
-    forms: tuple[str, ...]
-    sentence_case: bool = True
-    is_spaced: bool = True
-    source: str = ""
-    is_requested: bool = True
-    language: str = ""
+    forms: tuple[str, ...]  # of its translation that are accepted, the preferred one first
+    sentence_case: bool = True  # whether a form that begins a sentence is capitalised, unless it is like iPhone
+    is_spaced: bool = True  # forms must be whole words: the target language writes spaces, and the term is a whole word
+    source: str = ""  # the text in its usual case: as the glossary has it, or as it is
+    is_requested: bool = True  # whether a glossary or a `keep` pattern covers some of it, not only `SPANS`
+    language: str = ""  # the target language, whose letter case `form` follows
 
     def form(self, begins: bool) -> str:
         """Return the preferred form, as written at the beginning of a sentence or elsewhere."""

@@ -1,4 +1,4 @@
-"""Memory-mapped token ids: training needs no memory for its corpus.
+"""Memory-mapped token ids, of which training has one window in memory at a time.
 
 B, N sentences, L tokens
 """
@@ -20,15 +20,10 @@ SIDES = ("source", "target")
 
 @dataclass(frozen=True, eq=False)
 class EncodedCorpus:
-    """A parallel corpus as token ids.
+    """A parallel corpus as token ids."""
 
-    Attributes:
-        sides: the ids of all sentences, by side.
-        source_format: the special tokens around a source.
-    """
-
-    sides: dict[str, Ragged]
-    source_format: str = SOURCE_FORMATS[0]
+    sides: dict[str, Ragged]  # the ids of all sentences, by side
+    source_format: str = SOURCE_FORMATS[0]  # the special tokens around a source
 
     @classmethod
     def open(cls, folder: Path, source_format: str = SOURCE_FORMATS[0]) -> "EncodedCorpus":

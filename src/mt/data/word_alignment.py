@@ -77,17 +77,11 @@ def grow_diag_final_and(forward: set[tuple[int, int]], backward: set[tuple[int, 
 
 
 class _Batch(NamedTuple):
-    """Sentence pairs with the same number of states H.
+    """Sentence pairs with the same number of states H."""
 
-    Attributes:
-        cells: (B, O, H), the number of each pair of words.
-        words: (B, O), the number of each emitted word.
-        is_word: (B, O), False at padding.
-    """
-
-    cells: Array
-    words: Array
-    is_word: Array
+    cells: Array  # (B, O, H), the number of each pair of words
+    words: Array  # (B, O), the number of each emitted word
+    is_word: Array  # (B, O), False at padding
 
 
 class _Text:
@@ -122,19 +116,12 @@ class _Text:
 
 @dataclass
 class _Direction:
-    """The model of one direction.
+    """The model of one direction."""
 
-    Attributes:
-        states: the side of the states, 0 or 1.
-        table: (U + 1,), the probability of each distinct pair's emitted word given its state; the last is for others.
-        null: by word id, the probability of each word among emitted words without a counterpart.
-        jumps: (2 W + 1,), the weight of each jump of -W to W words.
-    """
-
-    states: int
-    table: Array
-    null: Array
-    jumps: Array
+    states: int  # the side of the states, 0 or 1
+    table: Array  # (U + 1,), the probability of each distinct pair's emitted word given its state; last, of any other
+    null: Array  # by word id, the probability of each word among emitted words without a counterpart
+    jumps: Array  # (2 W + 1,), the weight of each jump of -W to W words
 
     def expectations(self, text: _Text, index: Array) -> tuple[Array, Array, Array]:
         """Return the posteriors of all pairs (P,), of no counterpart for each emitted word, and the expected jumps."""

@@ -33,7 +33,7 @@ _MIN_SPREAD = 0.2  # standard deviation of their logarithms
 def clean_text(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
     """Read the sources, clean the training text, and return the stage's key.
 
-    Raises an `InputError` if a source changed while it was read, so that its digest differs.
+    Raises InputError if a source changed while it was read, so that its digest differs.
     """
     unused: dict[str, Any] = dict.fromkeys(("root", "max_length", "temperature"), True)
     unused["train"] = {"__all__": {"weight": True}}
@@ -52,11 +52,7 @@ def make_tokenizers(
 ) -> tuple[TokenizerPair, dict[str, str]]:
     """Train the tokenizers on the cleaned training text only, or take given ones or those of a pretrained model.
 
-    Returns:
-        the tokenizers and the SHA-256 of each of their files.
-
-    Raises:
-        InputError: checkpoints were made with another tokenizer.
+    Returns them and the SHA-256 of each of their files. Raises InputError if checkpoints were made with other ones.
     """
     settings, owner = config.tokenizer, pretrained.tokenizer_owner
     given = TokenizerPair.given(settings, config.tags) if owner is None else None
@@ -124,8 +120,7 @@ def align(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> None:
 def report_cleaning(config: Config, run_dir: RunDir) -> None:
     """Write and log the numbers of training pairs kept, and dropped by reason.
 
-    Raises:
-        InputError: no pair is left, or none in one of the directions.
+    Raises InputError if no pair is left, or none in one of the directions.
     """
     prepared = json.loads(run_dir.prepared_counts.read_bytes())
     encoded = read_counts(run_dir.encoded_counts)
@@ -166,11 +161,7 @@ def _are_unrelated(corpus: EncodedCorpus, start: int, end: int) -> bool:
 
 
 def refuse_missing_directions(data: DataConfig, kept: Sequence[int]) -> None:
-    """Refuse a direction that is left without pairs; `kept` counts those left in each training source.
-
-    Raises:
-        InputError: no pair is left in a direction.
-    """
+    """Raise InputError for a direction without pairs; `kept` counts those left in each training source."""
     left = {data.languages_of(source) for n, source in zip(kept, data.train, strict=True) if n}
     for pair in data.pairs:
         if pair not in left:

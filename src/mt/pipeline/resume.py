@@ -44,11 +44,8 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any] | No
     """Compare configuration and input files with those of the run's checkpoints.
 
     Without checkpoints anything may change. With them, settings outside of `FROZEN` may change as long as that has an
-    effect, and paths if the content is the same; the log reports such changes. `digests` are the present ones of data
-    sources and pretrained models; None: not known.
-
-    Raises:
-        InputError: a change does not allow a resume.
+    effect, and paths if the content is the same; the log reports such changes. Any other change is an InputError.
+    `digests` are the present ones of data sources and pretrained models; None: not known.
     """
     if not run_dir.checkpoint_steps() and not run_dir.has_damaged_checkpoints():
         return
@@ -91,11 +88,7 @@ def is_finished(run_dir: RunDir) -> bool:
 
 
 def refuse_other_tokenizer(run_dir: RunDir, files: Mapping[str, str]) -> None:
-    """Compare the SHA-256 of each file of a tokenizer with those that the run's checkpoints record.
-
-    Raises:
-        InputError: they differ.
-    """
+    """Raise InputError unless the SHA-256 of a tokenizer's files are those that the run's checkpoints record."""
     if files != _recorded_origin(run_dir).get("tokenizer", files):
         raise _refusal(run_dir, "tokenizer: the checkpoints were trained with another one")
 

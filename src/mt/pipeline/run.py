@@ -38,7 +38,8 @@ def run(
 ) -> str:
     """Run every stage that is not done yet.
 
-    Rank 0 prepares the data while the other ranks wait; all train and translate together.
+    Rank 0 prepares the data while the other ranks wait; all train and translate together. Returns the summary to print,
+    empty in other ranks than 0. Raises MtError with its exit code.
 
     Args:
         config: the configuration.
@@ -47,12 +48,6 @@ def run(
         afterwards: extras for rank 0 to write once the model folder is complete; yields lines of the summary.
         listener: called in rank 0 with each event of the metrics log, as the training goes.
         start_trackers: called in rank 0 before the first event.
-
-    Returns:
-        the summary to print; empty in other ranks than 0.
-
-    Raises:
-        MtError: with its exit code.
     """
     check_requirements(config, distributed)
     run_dir = RunDir(runs / config.name)
@@ -85,8 +80,7 @@ def run(
 def prepare(config: Config, run_dir: RunDir, runs: Path) -> tuple[Pretrained, dict[str, Any]]:
     """Run the stages before training: checked inputs, clean text, tokenizers, token ids, word alignments.
 
-    Returns:
-        the models to start and learn from, and the origin that checkpoints record.
+    Returns the models to start and learn from, and the origin that checkpoints record.
     """
     data = (run_dir.text.parent, run_dir.encoded("train").parent)
     for folder in (run_dir.root, *data, run_dir.checkpoints, run_dir.exports, run_dir.scores):

@@ -35,13 +35,10 @@ from mt.training.validation import Validator
 
 
 def check_requirements(config: Config, distributed: Distributed = SINGLE_PROCESS, place: str = "") -> None:
-    """Check what training will need later: packages, process groups, weights to train; warn of unused settings.
+    """Check what training will need later, and warn of unused settings; the warnings begin with `place`.
 
-    The warnings begin with `place`.
-
-    Raises:
-        InputError: a package is missing, several processes were started with `training.sharding: none`, or nothing is
-            left to train.
+    Raises InputError if a package is missing, several processes were started with `training.sharding: none`, or nothing
+    is left to train.
     """
     if distributed.world_size > 1 and config.training.sharding == "none":  # each would train its own model
         message = f"training.sharding: it is none, but {distributed.world_size} processes were started"
@@ -111,8 +108,7 @@ def make_trainer(
 def freeze(model: TranslationModel, parts: Collection[str]) -> None:
     """Freeze the weights of some parts of a model.
 
-    Raises:
-        InputError: the model has no such part, or nothing is left to train.
+    Raises InputError if the model has no such part, or nothing is left to train.
     """
     frozen = set()
     for name, parameter in model.named_parameters(remove_duplicate=False):

@@ -10,12 +10,7 @@ from mt.errors import MachineError, first_line, is_out_of_memory
 
 
 class GraphCapture:
-    """Captures graphs that share their memory.
-
-    Args:
-        name: the option that asks for graphs, for the error.
-        hint: what to do when a capture fails.
-    """
+    """Captures graphs that share their memory; the name of the option and the hint are for a capture that fails."""
 
     def __init__(self, name: str, hint: str) -> None:
         self._name, self._hint = name, hint
@@ -25,10 +20,8 @@ class GraphCapture:
         """Return a graph of `run` and its result, which each replay overwrites.
 
         The function must not synchronise, and must read no number from the host that changes. It must have run before,
-        so that its kernels are compiled.
-
-        Raises:
-            MachineError: the capture failed. torch's generator and stream stay in it, so nothing else can run.
+        so that its kernels are compiled. Raises MachineError if the capture fails: torch's generator and stream stay in
+        it, so nothing else can run.
         """
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()

@@ -29,15 +29,9 @@ def usable_devices() -> dict[str, bool]:
 
 
 def choose_device(wanted: str, key: str = "training.device", local_rank: int | None = None) -> torch.device:
-    """Return the named device, or the best available for `auto`.
+    """Return the named device, or the best available for `auto`; raise InputError if this machine does not have it.
 
-    Args:
-        wanted: auto, cpu, cuda or mps.
-        key: the configuration key or option that names it, for messages.
-        local_rank: the index of the GPU to use; None: torch's current one.
-
-    Raises:
-        InputError: this machine has no such device.
+    `key` is the configuration key or option that names it. `local_rank` is the GPU to use, by default the current one.
     """
     usable = usable_devices()
     if wanted == "auto":

@@ -24,18 +24,12 @@ _CONNECTION_TIMEOUT = timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class Distributed:
-    """This process's rank and its collectives, named as in torch; every rank must call them in the same order.
-
-    Attributes:
-        rank, world_size: as in torch.distributed.
-        local_rank: the rank on this machine, which is the index of its GPU.
-        gloo: the process group for objects in CPU memory; None with one process.
-    """
+    """This process's rank and its collectives, named as in torch; every rank must call them in the same order."""
 
     rank: int = 0
     world_size: int = 1
-    local_rank: int = 0
-    gloo: Any = None
+    local_rank: int = 0  # on this machine, the index of the rank's GPU
+    gloo: Any = None  # the process group for objects in CPU memory; None with one process
 
     @property
     def is_main(self) -> bool:
@@ -117,7 +111,7 @@ SINGLE_PROCESS = Distributed()
 
 
 def refuse_mixed_devices(kind: str, distributed: Distributed) -> None:
-    """Raise an `InputError` if ranks have different kinds of devices: NCCL and gloo would wait for each other."""
+    """Raise InputError if ranks have different kinds of devices: NCCL and gloo would wait for each other."""
     counts = Counter(distributed.all_gather([kind]))
     if len(counts) > 1:
         raise InputError(
@@ -134,8 +128,7 @@ _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 def read_ranks(environment: Mapping[str, str]) -> list[int]:
     """Return torchrun's variables: rank and world size, and those of this machine; without them those of one process.
 
-    Raises:
-        InputError: the variables are incomplete or not numbers.
+    Raises InputError if the variables are incomplete or not numbers.
     """
     if "WORLD_SIZE" not in environment:
         return [0, 1, 0, 1]
@@ -148,9 +141,7 @@ def read_ranks(environment: Mapping[str, str]) -> list[int]:
 def init_distributed(environment: Mapping[str, str]) -> Distributed:
     """Initialise the process group from torchrun's variables; without them there is one process.
 
-    Raises:
-        InputError: the variables are incomplete or not numbers.
-        MachineError: the ranks cannot connect.
+    Raises as `read_ranks` does, and MachineError if the ranks cannot connect.
     """
     rank, size, local_rank, local_size = read_ranks(environment)
     if size == 1:
@@ -187,11 +178,7 @@ def init_distributed(environment: Mapping[str, str]) -> Distributed:
 
 @contextlib.contextmanager
 def explain_lost_process() -> Iterator[None]:
-    """Turn a failed collective, anywhere in a training, into one sentence for the user.
-
-    Raises:
-        MachineError: another process has died or cannot be reached.
-    """
+    """Turn a failed collective, anywhere in a training, into a MachineError: another process died or is unreachable."""
     try:
         yield
     except RuntimeError as error:

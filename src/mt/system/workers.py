@@ -38,13 +38,7 @@ def start_worker() -> None:
 def worker_pool(workers: int, purpose: str, hint: str = "") -> Iterator[ProcessPoolExecutor]:
     """Start worker processes that end with this one; leaving the context cancels the jobs not yet started.
 
-    Args:
-        workers: the number of processes.
-        purpose: what they do, in the past tense, for the message.
-        hint: what to do if one is killed.
-
-    Raises:
-        MachineError: one was killed.
+    Raises MachineError, with the hint, if one is killed; its message says their purpose, which is in the past tense.
     """
     # Spawned, not forked: the threads of the tokenizers library do not survive a fork.
     workers = min(workers, 61) if sys.platform == "win32" else workers  # Windows cannot wait for more
@@ -78,15 +72,10 @@ def _hidden_script() -> Iterator[None]:
 
 
 def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -> Iterator[tuple[Job, Result]]:
-    """Yield each job with its result, in order.
+    """Yield each job with its result, in order; raise MachineError if a worker process is killed.
 
-    Args:
-        work: the function; workers must be able to import it.
-        jobs: consumed lazily, a few at a time.
-        workers: the number of processes; with 1, or in a process of `multiprocessing.Pool`, this one does the work.
-
-    Raises:
-        MachineError: a process was killed.
+    Workers must be able to import `work`; jobs are consumed lazily, a few at a time. With one worker, or in a process
+    of `multiprocessing.Pool`, this process does the work.
     """
     if workers == 1 or multiprocessing.current_process().daemon:  # a daemon may not have children
         for job in jobs:

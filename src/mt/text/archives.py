@@ -38,11 +38,7 @@ _DAMAGE: tuple[type[Exception], ...] = (
 def refuse_unsafe_zip(archive: zipfile.ZipFile, place: str, max_bytes: int | None = None) -> None:
     """Raise InputError for an archive that is encrypted or unpacks to too much, by the sizes that its files declare.
 
-    The library reads no more than these.
-
-    Args:
-        place: the archive's name for messages.
-        max_bytes: the limit for all its files, unpacked.
+    The library reads no more than these. `place` is the archive's name in messages; `max_bytes` limits all its files.
     """
     infos = archive.infolist()
     if any(info.flag_bits & 1 for info in infos):

@@ -73,17 +73,11 @@ def last_span(spans: Sequence[tuple[int, int, str]], position: int) -> tuple[int
 
 @dataclass(frozen=True)
 class Casing:
-    """A truecaser: the usual case of a language's words within sentences.
+    """A truecaser: the usual case of a language's words within sentences."""
 
-    Attributes:
-        words: the most frequent ones in their usual case.
-        capital_start: whether lines without and with a final mark usually begin with a capital.
-        capital_unknown: whether rare words usually do, as in German, where most are nouns.
-    """
-
-    words: tuple[str, ...]
-    capital_start: tuple[bool, bool]
-    capital_unknown: bool
+    words: tuple[str, ...]  # the most frequent ones in their usual case
+    capital_start: tuple[bool, bool]  # whether lines without and with a final mark usually begin with a capital
+    capital_unknown: bool  # whether rare words usually do, as in German, where most are nouns
 
     @classmethod
     def learn(cls, lines: Iterable[str], language: str = "") -> "Casing | None":

@@ -16,10 +16,9 @@ _CONFIDENT = 50.0  # percent of confidence above which a text may count as alrea
 
 
 class Detector:
-    """A language identifier whose model is loaded on first use.
+    """An identifier of the common languages and of `codes`, whose model is loaded on first use.
 
-    Args:
-        codes: languages to consider beside the common ones; more candidates mean more mistakes on short texts.
+    More candidates mean more mistakes on short texts.
     """
 
     def __init__(self, codes: Sequence[str]) -> None:

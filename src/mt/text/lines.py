@@ -37,18 +37,11 @@ _ARCHIVES = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7
 
 @dataclass(frozen=True)
 class TextIssue:
-    """A defect for which a text is refused, though reading can continue after it.
+    """A defect for which a text is refused, though reading can continue after it."""
 
-    Attributes:
-        kind: `encoding` of a line, `lines` (two files differ in their number), `empty` (one of two files has none), or
-            `row` of a table.
-        file: the file's name in messages.
-        line: its line, counted from 1; 0 is the whole file.
-    """
-
-    kind: str
-    file: str
-    line: int
+    kind: str  # `encoding` of a line, `lines` (of two files, in number), `empty` (one of two files), `row` of a table
+    file: str  # its name in messages
+    line: int  # counted from 1; 0 is the whole file
     message: str
     hint: str = ""
 
@@ -85,14 +78,8 @@ def decode_lines(
 ) -> Iterator[str]:
     """Decode raw lines; the LF, a CR before it, and a byte order mark at the start of the file are removed.
 
-    Args:
-        stream: raw lines, as `raw_lines` yields them.
-        name: the stream's name in messages.
-        before: number of lines read earlier.
-        on_issue: handles lines that are not UTF-8; if it returns, the line is decoded with U+FFFD.
-
-    Raises:
-        InputError: a line is too long, or not valid UTF-8; the message names file and line.
+    `before` lines of the stream, which messages call `name`, were read earlier. `on_issue` handles lines that are not
+    UTF-8; if it returns, the line is decoded with U+FFFD. Raises InputError if a line is too long.
     """
     file_start = b""
     for number, raw in enumerate(stream, before + 1):

@@ -20,17 +20,10 @@ class _Text(str):
 
 
 def read_catalogue(content: bytes, place: str) -> tuple[Any, str, str]:
-    """Parse a catalogue.
+    """Parse the content of a catalogue, which messages call `place`.
 
-    Args:
-        content: of the file.
-        place: its name for messages.
-
-    Returns:
-        polib's object; the text, whose `splitlines` gives the lines that polib counts; and its character set.
-
-    Raises:
-        InputError: not in the character set that it declares, or a syntax error.
+    Returns polib's object; the text, whose `splitlines` gives the lines that polib counts; and its character set.
+    Raises InputError if it is not in the character set that it declares, or has a syntax error.
     """
     import polib
 
@@ -54,6 +47,8 @@ def _decoded(content: bytes, place: str) -> tuple[str, str]:
     declared = CHARSET.search(content.decode("latin-1"))
     charset = declared[2] if declared and declared[2] != "CHARSET" else "UTF-8"
     try:
-        return content.decode(charset), charset
+        text = content.decode(charset)
+        text.encode()  # fails for lone surrogates, which UTF-7 can have
+        return text, charset
     except (LookupError, UnicodeError):
         raise InputError(f"{place}: not in its character set, {charset}", "save it in UTF-8") from None

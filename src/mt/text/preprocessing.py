@@ -23,19 +23,11 @@ class Preprocessing:
     spelling: Spelling | None = None
 
     def apply(
-        self,
-        line: str,
-        language: str = "",
-        keep_case: bool = False,
-        kept: Kept = lambda line: (),
+        self, line: str, language: str = "", keep_case: bool = False, kept: Kept = lambda line: ()
     ) -> Preprocessed:
-        """Truecase a line and correct its spelling; the number of words stays the same.
+        """Truecase a line, unless its case is to be kept, and correct its spelling; the number of words stays the same.
 
-        Args:
-            line: text in the source language.
-            language: its code.
-            keep_case: whether the case stays as it is.
-            kept: finds terms, code and the like, which are spelt in one way only.
+        `kept` finds terms, code and the like, which are spelt in one way only.
         """
         if self.casing or self.spelling:
             line = nfc(line)  # as in the text that they learned from

@@ -22,11 +22,8 @@ _STARTS = {  # words that begin a sentence rather than continue a name or a numb
 def sentence_ends(text: str, language: str = "en") -> list[int]:
     """Return the end of each sentence but the last, after the white space that follows it.
 
-    A segment without a letter or digit, such as ":)", is part of the previous one; 「…。」と言った is one sentence.
-
-    Args:
-        text: one line of text.
-        language: its language code; other codes fall back to a related language or to English.
+    The text is one line. A segment without a letter or digit, such as ":)", is part of the previous one, and
+    「…。」と言った is one sentence. Languages without rules have those of a related language or of English.
     """
     ends: list[int] = []
     for end in _boundaries(_SPACE.sub(" ", text), language):

@@ -30,15 +30,10 @@ _PROSE = re.compile(r"(?<!\S)[\"'“„‚«‹(\[¿¡]*([^\W\d_]+(?:['’-][^\W
 
 @dataclass(frozen=True)
 class Spelling:
-    """Words of a language with capitals and small letters.
+    """Words of a language with capitals and small letters."""
 
-    Attributes:
-        words: the most frequent first; in small letters, or capitalised if they usually are.
-        n_frequent: how many of them are frequent enough to replace a misspelt word.
-    """
-
-    words: tuple[str, ...]
-    n_frequent: int
+    words: tuple[str, ...]  # the most frequent first; in small letters, or capitalised if they usually are
+    n_frequent: int  # how many of them are frequent enough to replace a misspelt word
 
     @classmethod
     def learn(cls, lines: Iterable[str]) -> "Spelling | None":

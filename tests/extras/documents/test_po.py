@@ -160,6 +160,7 @@ def test_a_character_set_that_lacks_letters_becomes_utf_8(tmp_path: Path) -> Non
         (b'msgid "a"\nmsgid "b\nmsgstr ""\n', "a.po:2: an unterminated string"),
         (b'msgid ""\nmsgstr "charset=nope"\n', "not in its character set, nope"),
         (b'msgid ""\nmsgstr "charset=undefined"\n', "not in its character set, undefined"),
+        (b'msgid ""\nmsgstr "charset=UTF-7"\nmsgid "+2AA-"\nmsgstr ""\n', "not in its character set, UTF-7"),
         (b'msgid "a"\nmsgstr ""\n\nmsgid "b"', "an entry without msgstr"),
         (b'msgid "a"\nmsgid_plural "b"\n# c\nmsgid "d"\nmsgstr ""\n', "an entry without msgstr"),
         (b'msgid "caf\xe9"\nmsgstr ""\n', "not in its character set, UTF-8"),
