@@ -23,7 +23,7 @@ from mt.extras.doctor.pair_evidence import log_density_ratio, log_length_ratio
 _MATCHES = ((1, 1, 0.0), (2, 1, -4.0), (1, 2, -4.0))
 # The log prior of the first line left out, near Gale and Church's table 5, and of each next one (affine gap costs).
 _GAPS = ((1, 0), (0, 1))
-_GAP_COSTS = np.array([[-4.0], [-1.0]])
+_GAP_COSTS = np.array([[-4.0], [-2.0]])
 _FIRST_BAND, _NEXT_BAND = 300, 60
 _PASSES = 3  # with a lexicon
 _BOUND = 4.0  # largest evidence of a step, in nats
