@@ -319,7 +319,7 @@ def test_refusals(here: Path, arguments: list[str], sentence: str) -> None:
 
 
 def test_the_help_names_the_default_limit(tmp_path: Path) -> None:
-    assert f"[{exporting.MAX_LOSS}]" in " ".join(mt("export", "--help", cwd=tmp_path).stdout.split())
+    assert f"default: {exporting.MAX_LOSS}." in " ".join(mt("export", "--help", cwd=tmp_path).stdout.split())
 
 
 def test_other_files_are_not_replaced(here: Path) -> None:

@@ -368,20 +368,22 @@ def test_vocabularies_fit_the_text_and_its_letters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "epochs", "dropout"),
+    ("pairs", "d_model", "epochs", "dropout"),
     [
-        (30_000, 4, 0.0),
-        (30_000, 7, 0.1),  # as in configs/multi30k_en_de_fast.yaml
-        (30_000, 12, 0.1),
-        (30_000, 16, 0.2),
-        (30_000, 25, 0.2),
-        (30_000, 55, 0.3),  # as in configs/multi30k_en_de.yaml
-        (5_000, 25, 0.3),
-        (5_000_000, 5, 0.1),
+        (30_000, 128, 4, 0.0),
+        (30_000, 128, 7, 0.1),  # as in configs/multi30k_en_de_fast.yaml
+        (30_000, 128, 24, 0.1),
+        (30_000, 256, 14, 0.1),
+        (30_000, 256, 16, 0.2),
+        (30_000, 128, 26, 0.2),
+        (30_000, 128, 55, 0.3),  # as in configs/multi30k_en_de.yaml
+        (5_000, 128, 25, 0.3),
+        (5_000_000, 128, 5, 0.1),
     ],
 )
-def test_few_epochs_need_less_dropout(pairs: int, epochs: float, dropout: float) -> None:
-    choices = model_choices(SHAPES[1], PlanInputs(sample_of(pairs), "cpu", 2), epochs)
+def test_few_epochs_need_less_dropout(pairs: int, d_model: int, epochs: float, dropout: float) -> None:
+    shape = next(shape for shape in SHAPES if shape.d_model == d_model)
+    choices = model_choices(shape, PlanInputs(sample_of(pairs), "cpu", 2), epochs)
     assert [choice.value for choice in choices if choice.key == "dropout"] == [dropout]
 
 

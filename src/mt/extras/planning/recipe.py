@@ -164,7 +164,7 @@ def _dropout(shape: Shape, inputs: PlanInputs, epochs: float) -> tuple[float, st
         return 0.1, "much text: little overfitting"
     if inputs.pairs >= _TINY and epochs < 5:
         return 0.0, f"only {epochs:.1f} passes over the text: no overfitting yet"
-    if inputs.pairs >= _TINY and epochs < 15:
+    if inputs.pairs >= _TINY and epochs < (25 if shape.d_model <= 128 else 15):
         return 0.1, f"only {epochs:.1f} passes over the text: more would slow learning down"
     strong = inputs.pairs < _TINY or shape.d_model >= 512 or epochs >= 40
     return (0.3 if strong else 0.2), f"{epochs:.0f} passes over little text: against overfitting"
