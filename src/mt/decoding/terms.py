@@ -162,6 +162,7 @@ class TermSearch:
         """
         lost = {term.forms for term in self.missing(sentence, hypothesis.ids) if not term.is_requested}
         requested = [term for term in sentence.terms if term.is_requested]
+        # The limit that follows from the source's length is more than twice as long, and search goes on behind a term.
         is_full = len(hypothesis.ids) == sentence.longest < 2 * len(sentence.source)
         return sentence._replace(terms=requested) if is_full or len(lost) > _MAX_SPANS else sentence
 

@@ -132,7 +132,7 @@ class Translator:
             if len(parts) > 1:
                 log.warning("line %d is longer than the model's limit; translated in %d parts", number, len(parts))
         sentences = self._sentences(split, options, prefixes, numbers or range(1, len(lines) + 1))
-        # Tables repeat lines, which are translated, and sampled, alike.
+        # Equal lines, as in a column of a table, have equal translations and samples.
         distinct = {(sentence.text, sentence.prefix.text): sentence for sentence in sentences}
         spelt = [self._spelt(sentence) if sentence.prefix.ids else sentence for sentence in distinct.values()]
         found = dict(zip(distinct, zip(spelt, self._search(spelt, options), strict=True), strict=True))
